@@ -1,0 +1,268 @@
+"""Case files: an experiment as a list of calls, in JSON Lines. The format is in data/README.md.
+
+Reading is strict. What is unknown, missing or of a wrong type raises CaseError with the file and
+the line, before anything runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from receiptlab.contracts.owner import Owner
+from receiptlab.errors import LabError
+from receiptlab.hazards.faults import STATEMENTS, points_of
+from receiptlab.outcomes import WORDS
+from receiptlab.values import integer, text
+
+FORMAT = 1
+MAX_LINE = 65_536
+"""The longest line, in bytes."""
+MAX_LINES = 10_000
+
+CONTRACTS: dict[str, type] = {"owner": Owner}
+REOPEN = "reopen"
+"""A call that every contract's case may make: all connections end, the file is opened anew."""
+
+_HEAD = {"format": int, "case": str, "clause": list, "contract": str, "expected": str, "note": str}
+_LINE = {"actor": str, "call": str, "args": dict, "fault": str, "expect": dict, "harm": str, "note": str}
+_EXPECT = {"outcome": str, "reason": str, "fields": list, "counts": list, "answer": dict}
+
+
+class CaseError(LabError):
+    """A case file cannot be read. The message names the file and the line; nothing was run."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One line of a case."""
+
+    line: int
+    actor: str
+    call: str
+    args: dict
+    fault: str = ""
+    expect: dict | None = None
+    harm: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A whole case file. `name` is the file's name without its ending."""
+
+    name: str
+    title: str
+    clauses: tuple[str, ...]
+    contract: str
+    expected: str
+    calls: tuple[Call, ...]
+    note: str = ""
+
+
+def data_folder() -> Path:
+    """The `data` folder of the checkout. Raises CaseError where the package stands without it."""
+    folder = Path(__file__).resolve().parent.parent / "data"
+    if not folder.is_dir():
+        raise CaseError(f"{folder} is not there; clone the project and install it with pip install -e .")
+    return folder
+
+
+@cache
+def own_cases() -> tuple[Case, ...]:
+    """Every case of the lab, by contract and name."""
+    files = (data_folder() / "cases").glob("*/*.jsonl")
+    return tuple(read_case(path) for path in sorted(files, key=lambda path: (path.parent.name, path.stem)))
+
+
+def load(name: str) -> Case:
+    """One case of the lab by its name, such as O-07-same-holder-wrong-fence."""
+    for case in own_cases():
+        if case.name == name:
+            return case
+    raise CaseError(f"there is no case {name}; `python -m receiptlab list` shows all")
+
+
+def of_clause(clause: str) -> tuple[Case, ...]:
+    """The lab's cases about a clause, such as O-7."""
+    return tuple(case for case in own_cases() if clause in case.clauses)
+
+
+def read_case(path: str | os.PathLike) -> Case:
+    """Read and check one case file. Raises CaseError; nothing is run."""
+    path = Path(path)
+    lines = _lines(path)
+    where, head = next(lines, (f"{path}", None))
+    if head is None:
+        raise CaseError(f"{where}: the file is empty; the first line must be the head")
+    if "case" not in head:
+        raise CaseError(f'{where}: the head is missing; the first line must be {{"case": …, "contract": …}}')
+    _keys(where, "head", head, _HEAD, needed=("case", "contract"))
+    contract = _check_head(where, head)
+    calls = tuple(_call(place, line, contract) for place, line in lines)
+    if not calls:
+        raise CaseError(f"{path}: there is no call after the head")
+    return Case(
+        path.name.removesuffix(".jsonl"),
+        head["case"],
+        tuple(head.get("clause", ())),
+        head["contract"],
+        head.get("expected", "holds"),
+        calls,
+        head.get("note", ""),
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[str, dict]]:
+    """(file and line, object) of every line that is not blank."""
+    try:
+        with path.open("rb") as file:
+            for number in range(1, MAX_LINES + 2):
+                raw = file.readline(MAX_LINE + 1)
+                where = f"{path}:{number}"
+                if not raw:
+                    return
+                if len(raw) > MAX_LINE:
+                    raise CaseError(f"{where}: the line is longer than {MAX_LINE} bytes")
+                if number > MAX_LINES:
+                    raise CaseError(f"{where}: a case has at most {MAX_LINES} lines")
+                if raw.strip():
+                    yield where, _object(where, raw, first=number == 1)
+    except OSError as error:
+        raise CaseError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _object(where: str, raw: bytes, first: bool) -> dict:
+    try:
+        line = raw.decode("utf-8-sig" if first else "utf-8")
+        value = json.loads(line, object_pairs_hook=_no_repeats, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise CaseError(f"{where}: not UTF-8 at byte {error.start + 1} of the line") from None
+    except RecursionError:
+        raise CaseError(f"{where}: not JSON that can be read: nested too deeply") from None
+    except ValueError as error:
+        raise CaseError(f"{where}: not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise CaseError(f"{where}: each line must be an object in braces, this is a {type(value).__name__}")
+    return value
+
+
+def _no_repeats(pairs: list[tuple[str, object]]) -> dict:
+    keys = [key for key, _ in pairs]
+    repeated = sorted({key for key in keys if keys.count(key) > 1})
+    if repeated:
+        raise ValueError(f"the key {repeated[0]!r} stands there twice")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _keys(where: str, what: str, value: dict, known: dict, needed: tuple[str, ...] = ()) -> None:
+    for key, found in value.items():
+        if key not in known:
+            raise CaseError(f"{where}: unknown key {key!r} in the {what}; known are {', '.join(known)}")
+        if type(found) is not known[key]:
+            is_not = f"{_JSON[known[key]]}, not {_JSON.get(type(found), 'null')}"
+            raise CaseError(f"{where}: {key} in the {what} must be {is_not}")
+    for key in needed:
+        if key not in value:
+            raise CaseError(f"{where}: {key} is missing in the {what}")
+
+
+_JSON = {
+    str: "a text",
+    int: "an integer",
+    list: "a list",
+    dict: "an object",
+    bool: "true or false",
+    float: "a decimal",
+}
+
+
+def _check_head(where: str, head: dict) -> type:
+    if head.get("format", FORMAT) != FORMAT:
+        raise CaseError(f"{where}: this is format {head['format']}, this lab reads format {FORMAT}")
+    if head["contract"] not in CONTRACTS:
+        raise CaseError(f"{where}: unknown contract {head['contract']!r}; known are {', '.join(CONTRACTS)}")
+    if head.get("expected", "holds") not in ("holds", "breaks"):
+        raise CaseError(f"{where}: expected in the head must be holds or breaks")
+    for clause in head.get("clause", ()):
+        _named(where, "clause", clause)
+    _named(where, "case", head["case"])
+    return CONTRACTS[head["contract"]]
+
+
+def _named(where: str, name: str, value: object) -> None:
+    try:
+        text(name, value)
+    except (TypeError, ValueError) as error:
+        raise CaseError(f"{where}: {error}") from None
+
+
+def _call(where: str, line: dict, contract: type) -> Call:
+    _keys(where, "line", line, _LINE, needed=("actor", "call"))
+    _named(where, "actor", line["actor"])
+    name, args, expect = line["call"], line.get("args", {}), line.get("expect")
+    _check_args(where, name, args, contract, expect)
+    if "fault" in line:
+        _check_fault(where, name, line["fault"], contract)
+    if expect is not None:
+        _check_expect(where, expect, contract)
+    number = int(where.rpartition(":")[2])
+    texts = {key: line.get(key, "") for key in ("fault", "harm", "note")}
+    return Call(number, line["actor"], name, args, expect=expect, **texts)
+
+
+def _check_args(where: str, name: str, args: dict, contract: type, expect: dict | None) -> None:
+    if name == REOPEN:
+        if args:
+            raise CaseError(f"{where}: {REOPEN} takes no args")
+        return
+    if name not in contract.CALLS:
+        raise CaseError(f"{where}: unknown call {name!r}; known are {', '.join((*contract.CALLS, REOPEN))}")
+    wanted = [p for p in inspect.signature(getattr(contract, name)).parameters if p != "self"]
+    for arg in args:
+        if arg not in wanted:
+            raise CaseError(f"{where}: {name} has no argument {arg!r}; it takes {', '.join(wanted)}")
+    for arg in wanted:
+        if arg not in args:
+            raise CaseError(f"{where}: {name} needs the argument {arg!r}")
+    if not (expect and expect.get("outcome") == "invalid"):
+        for arg, value in args.items():
+            try:
+                contract.ARGUMENTS[arg](arg, value)
+            except (TypeError, ValueError) as error:
+                raise CaseError(f"{where}: {error}") from None
+
+
+def _check_fault(where: str, call: str, fault: str, contract: type) -> None:
+    points = points_of(contract, call)
+    statements = tuple(f"{statement}:{table}" for statement in STATEMENTS for table in contract.TABLES)
+    if call == REOPEN or fault not in points + statements:
+        raise CaseError(
+            f"{where}: unknown fault {fault!r} in {call}; known are {', '.join(points + statements)}"
+        )
+
+
+def _check_expect(where: str, expect: dict, contract: type) -> None:
+    _keys(where, "expect", expect, _EXPECT, needed=("outcome",))
+    if expect["outcome"] not in WORDS:
+        raise CaseError(f"{where}: unknown outcome {expect['outcome']!r}; known are {', '.join(WORDS)}")
+    if "counts" in expect and len(expect["counts"]) != len(contract.COUNTS):
+        raise CaseError(
+            f"{where}: counts must be the {len(contract.COUNTS)} numbers {', '.join(contract.COUNTS)}"
+        )
+    try:
+        for count in expect.get("counts", ()):
+            integer("each of counts", count)
+        for name in expect.get("fields", ()):
+            text("each of fields", name)
+    except (TypeError, ValueError) as error:
+        raise CaseError(f"{where}: {error}") from None

@@ -1,0 +1,81 @@
+"""How a call can end other than well.
+
+Two kinds never share a class. `Definite`: the call is known to have written nothing.
+`Indefinite`: nobody can tell from the answer alone whether it took effect.
+A wrong argument is a plain ValueError or TypeError, raised before anything is written.
+"""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """Every failure of the lab that is not a wrong argument."""
+
+
+class Definite(LabError):
+    """The call failed and nothing of it was written."""
+
+    outcome = "failed"
+
+
+class Refused(Definite):
+    """The contract said no. Nothing was written.
+
+    `reason` is a code for programs. `fields` names what differs, where the reason is about
+    fields. The message is one sentence for people: what is wrong and what to do.
+    """
+
+    outcome = "refused"
+
+    def __init__(self, reason: str, message: str, fields: tuple[str, ...] = ()) -> None:
+        self.reason = reason
+        self.fields = fields
+        super().__init__(f"{reason}: {message}")
+
+
+class NotWritten(Definite):
+    """The database could not do the transaction and rolled it back. Nothing was written.
+
+    `reason` is SQLite's name of the error, such as SQLITE_CONSTRAINT_TRIGGER or SQLITE_FULL.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(f"{reason}: {message}")
+
+
+class Locked(NotWritten):
+    """Another connection held the write lock for longer than the timeout. Nothing was written."""
+
+
+class NotAFixture(Definite):
+    """The file is not a fixture of this lab, or cannot be made one. The file is unchanged.
+
+    `reason` is one of: exists, missing, folder, empty, not-sqlite, application-id,
+    schema-version, tables, unreadable, no-wal, sqlite-too-old, closed.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(f"{reason}: {message}")
+
+
+class Indefinite(LabError):
+    """The outcome is unknown: the call may have taken effect. Ask again with the same key."""
+
+    outcome = "unknown"
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(f"{reason}: {message}")
+
+
+class InjectedFault(Indefinite):
+    """A failure made on purpose at a named point. For the caller it is a lost answer.
+
+    `reason` is the point's name. Only somebody who looks into the database can tell
+    on which side of the commit it struck.
+    """
+
+    def __init__(self, point: str) -> None:
+        super().__init__(point, "the answer was lost; ask again with the same key")

@@ -1,0 +1,10 @@
+"""Experiments that need more than a list of calls. Each is a plain function that returns a Run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from receiptlab.record import Run
+from receiptlab.scenarios import at_once, fixture, going_wrong
+
+SCENARIOS: tuple[Callable[[], Run], ...] = (*fixture.SCENARIOS, *at_once.SCENARIOS, *going_wrong.SCENARIOS)

@@ -1,0 +1,73 @@
+"""The ablation matrix: each guard taken out, one at a time, and every case played again (O-17, H-7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from receiptlab.cases import CONTRACTS, Case, own_cases
+from receiptlab.hazards.ablation import guard_names, watched, without
+from receiptlab.play import play
+
+Guard = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """What was noticed. A pair (guard, case) in `noticed`: without the guard the case came out
+    otherwise. In `named`: the case expects an answer that this guard gives."""
+
+    contract: str
+    guards: tuple[Guard, ...]
+    cases: tuple[str, ...]
+    noticed: frozenset[tuple[Guard, str]]
+    named: frozenset[tuple[Guard, str]]
+
+    @property
+    def independent(self) -> bool:
+        """Exactly the cases that name a guard notice that it is gone, and every guard has one."""
+        return self.noticed == self.named and {guard for guard, _ in self.named} == set(self.guards)
+
+
+def ablate(contract: str, every: bool = False) -> Ablation:
+    """Take each guard out and play the contract's cases again.
+
+    A guard that let every call of a case pass cannot change that case by its absence, so these
+    plays are left out; `every` plays them too (about ten times as long).
+    """
+    kind = CONTRACTS[contract]
+    cases = [case for case in own_cases() if case.contract == contract]
+    guards = guard_names(kind)
+    pairs = [(guard, case) for case in cases for guard in (guards if every else sorted(_acting(kind, case)))]
+    noticed = {(guard, case.name) for guard, case in pairs if not play(case, without(kind, *guard)).held}
+    named = {(guard, case.name) for case in cases for guard in named_by(case, guards)}
+    names = tuple(case.name for case in cases)
+    return Ablation(contract, tuple(guards), names, frozenset(noticed), frozenset(named))
+
+
+def _acting(kind: type, case: Case) -> set[Guard]:
+    guards, acted = watched(kind)
+    play(case, guards)
+    return acted
+
+
+def named_by(case: Case, guards: list[Guard]) -> set[Guard]:
+    """The guards whose answer the case expects: by the reason of a refusal, or by a replay."""
+    named = set()
+    for call in case.calls:
+        expect = call.expect or {}
+        if expect.get("outcome") == "replayed" or expect.get("reason") == "key-reused":
+            named.add((call.call, "receipt"))
+        elif expect.get("outcome") == "refused":
+            reason = expect["reason"].replace("-", "_")
+            named |= {
+                guard
+                for guard in guards
+                if guard in ((call.call, reason), (call.call, f"{call.call}_{reason}"))
+            }
+    return named
+
+
+def label(guard: Guard) -> str:
+    """`accept state` for the guard accept_state of accept."""
+    call, name = guard
+    return f"{call} {name.removeprefix(call + '_').replace('_', '-')}"

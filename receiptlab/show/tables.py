@@ -1,0 +1,107 @@
+"""Outcome tables: one row a step, or one row a run."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable
+
+import pandas as pd
+
+from receiptlab.record import Run, Step
+from receiptlab.show.style import BLACK, COLOURS, GREY, HARM, MARKS
+
+
+class Table:
+    """A table. Jupyter shows it in colour; elsewhere it is plain text. `frame` holds the data."""
+
+    def __init__(self, frame: pd.DataFrame, page: str) -> None:
+        self.frame = frame
+        self.html = page
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return self.frame.to_string(index=False)
+
+
+def table(run: Run) -> Table:
+    """The steps of a run: who called what, when, how it ended and why, and the counts after it."""
+    frame = pd.DataFrame([_row(run, step) for step in run.steps])
+    for column in ("fault", "what went wrong", "not as expected"):
+        if not frame[column].any():
+            frame = frame.drop(columns=column)
+    return _table(frame, run.name, f"{run.title} ({', '.join(run.clauses)})")
+
+
+def _row(run: Run, step: Step) -> dict[str, object]:
+    return {
+        "#": step.number,
+        "actor": step.actor,
+        "call": step.call,
+        "now": "–" if step.now is None else str(step.now),
+        "fault": step.fault,
+        "outcome": f"{MARKS[step.outcome]} {step.outcome}",
+        "reason": step.why,
+        **dict(zip(run.count_names, step.counts, strict=False)),
+        "what went wrong": f"‼ {step.harm}" if step.harm else "",
+        "not as expected": "; ".join(step.wrong),
+    }
+
+
+def summary(runs: Iterable[Run]) -> Table:
+    """One row a run: what it is about, how its steps ended, and whether all was as expected."""
+    runs = list(runs)
+    frame = pd.DataFrame([_summary_row(run) for run in runs])
+    return _table(frame, "summary-" + runs[0].name, "")
+
+
+def _summary_row(run: Run) -> dict[str, object]:
+    harms = [step.harm for step in run.steps if step.harm]
+    return {
+        "clauses": ", ".join(run.clauses),
+        "name": run.name,
+        "about": run.title,
+        "outcomes": run.story,
+        "counts": " ".join(map(str, run.last.counts)) or "–",
+        "what went wrong": f"‼ {harms[-1]}" if harms else "",
+        "kind": run.expected,
+        "as expected": "yes" if run.held else "NO",
+    }
+
+
+def plain(rows: Iterable[dict[str, object]], name: str, caption: str = "") -> Table:
+    """Any rows in the lab's table style. `name` makes the ids in the page, so choose it once a table."""
+    return _table(pd.DataFrame(list(rows)), name, caption)
+
+
+def _table(frame: pd.DataFrame, name: str, caption: str) -> Table:
+    styler = (
+        frame.style.hide(axis="index").map(_colour).set_uuid(re.sub(r"\W", "-", name)).format(escape="html")
+    )
+    styler = styler.set_table_styles(_STYLES)
+    if caption:
+        styler = styler.set_caption(html.escape(caption))
+    return Table(frame, styler.to_html())
+
+
+_STYLES = [
+    {
+        "selector": "caption",
+        "props": f"caption-side: top; text-align: left; font-weight: bold; color: {GREY};",
+    },
+    {"selector": "th", "props": "text-align: left; white-space: nowrap; padding: 4px 10px;"},
+    {"selector": "td", "props": "text-align: left; vertical-align: top; padding: 4px 10px;"},
+]
+
+
+def _colour(value: object) -> str:
+    """The style of one cell: outcomes and harms by their colour, all else as the page has it."""
+    mark, _, word = str(value).partition(" ")
+    if mark == "‼" or value == "NO":
+        return f"color: white; background-color: {HARM}; font-weight: bold;"
+    if COLOURS.get(word) and MARKS[word] == mark:
+        ink = "white" if word in ("accepted", "replayed") else BLACK
+        return f"color: {ink}; background-color: {COLOURS[word]}; white-space: nowrap;"
+    return ""

@@ -1,0 +1,85 @@
+"""Argument checks and digests. Standard library only.
+
+Every check returns the value, or raises TypeError (wrong type) or ValueError (wrong value)
+with the argument's name in the message. Nothing is converted, cut or repaired.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from types import SimpleNamespace
+
+MAX_INTEGER = 2**63 - 1
+"""The largest integer that SQLite stores. https://www.sqlite.org/datatype3.html"""
+
+MAX_TEXT = 128
+"""The longest name or key, in characters."""
+
+_HEX64 = re.compile(r"[0-9a-f]{64}")
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
+
+
+def text(name: str, value: object) -> str:
+    """A non-empty text of at most 128 characters without control characters or lone surrogates."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text, not {type(value).__name__}")
+    if not value:
+        raise ValueError(f"{name} must not be empty")
+    if len(value) > MAX_TEXT:
+        raise ValueError(f"{name} must have at most {MAX_TEXT} characters, it has {len(value)}")
+    if not value.isprintable():
+        _only_characters(name, value)
+    return value
+
+
+def _only_characters(name: str, value: str) -> None:
+    """isprintable() also turns away harmless spaces and marks; here only what a text may not hold."""
+    for position, character in enumerate(value):
+        category = unicodedata.category(character)
+        if category == "Cc":
+            raise ValueError(f"{name} has a control character (U+{ord(character):04X}) at {position}")
+        if category == "Cs":
+            raise ValueError(f"{name} has a lone surrogate (U+{ord(character):04X}) at {position}")
+
+
+def integer(name: str, value: object, low: int = 0, high: int = MAX_INTEGER) -> int:
+    """An integer from `low` to `high`, both included. True, False and 1.0 are no integers here."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be from {low} to {high}")
+    return value
+
+
+def hex_digest(name: str, value: object) -> str:
+    """A SHA-256 digest written as 64 lowercase hexadecimal digits."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text of 64 hexadecimal digits, not {type(value).__name__}")
+    if not _HEX64.fullmatch(value):
+        raise ValueError(f"{name} must be 64 lowercase hexadecimal digits")
+    return value
+
+
+def canonical(fields: dict) -> str:
+    """This lab's own canonical text of a command: JSON, keys sorted, compact, ASCII.
+
+    It is enough for flat texts and integers that were checked before. It is no general JSON
+    canonicalisation; that is RFC 8785, https://www.rfc-editor.org/rfc/rfc8785.
+    """
+    return _encode(fields)
+
+
+def sha256(value: str) -> str:
+    """The SHA-256 digest of the text's UTF-8 bytes, as 64 lowercase hexadecimal digits."""
+    return hashlib.sha256(value.encode("utf-8")).hexdigest()
+
+
+def checked(rules: dict[str, Callable], arguments: dict[str, object]) -> SimpleNamespace:
+    """The arguments as one object, after each has passed the rule of its name."""
+    for name, value in arguments.items():
+        rules[name](name, value)
+    return SimpleNamespace(**arguments)

@@ -1,0 +1,151 @@
+"""The command line: what it prints, its exit status, and that bad input gets no traceback."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from receiptlab.__main__ import main
+from receiptlab.cases import own_cases
+
+ROOT = Path(__file__).parent.parent
+WRONG_FENCE = ROOT / "data/cases/owner/O-07-same-holder-wrong-fence.jsonl"
+
+
+def changed(tmp_path, before, after):
+    """A copy of a case in which one text is replaced."""
+    text = WRONG_FENCE.read_text(encoding="utf-8")
+    assert before in text
+    path = tmp_path / "mine.jsonl"
+    path.write_text(text.replace(before, after), encoding="utf-8")
+    return str(path)
+
+
+def test_run_prints_every_case_and_scenario(capsys):
+    assert main(["run"]) == 0
+    out, err = capsys.readouterr()
+    for case in own_cases():
+        assert case.name in out
+    assert "lease-checked-by-the-worker" in out
+    assert " NO " not in out
+    assert err.endswith(" 0 not as expected\n")
+
+
+def test_play_prints_the_outcome_table(capsys):
+    assert main(["play", str(WRONG_FENCE)]) == 0
+    out, _ = capsys.readouterr()
+    assert "worker-a" in out
+    assert "fence" in out
+
+
+def test_play_says_by_its_status_that_an_expectation_did_not_hold(tmp_path, capsys):
+    assert main(["play", changed(tmp_path, '"reason": "fence"', '"reason": "holder"')]) == 1
+    _, err = capsys.readouterr()
+    assert "mine, step 4 (accept): reason: expected holder, got fence" in err
+
+
+def test_play_as_json(capsys):
+    assert main(["play", str(WRONG_FENCE), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["format"], told["held"], len(told["runs"])) == (1, True, 1)
+    assert told["runs"][0]["steps"][3]["reason"] == "fence"
+
+
+def test_play_draws_a_timeline(tmp_path):
+    assert main(["play", str(WRONG_FENCE), "--timeline", str(tmp_path / "out.svg")]) == 0
+    assert (tmp_path / "out.svg").read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_play_reads_every_file_before_it_plays_any(tmp_path, capsys):
+    assert main(["play", str(WRONG_FENCE), str(tmp_path / "missing.jsonl")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "missing.jsonl" in err
+
+
+def test_list_shows_clauses_cases_scenarios_and_lessons(capsys):
+    assert main(["list"]) == 0
+    out, _ = capsys.readouterr()
+    for word in ("O-17", "S-9", "planned", "O-13-fence", "two-transactions", "04_fence_and_holder"):
+        assert word in out
+
+
+def test_about_names_sqlite(capsys):
+    assert main(["about"]) == 0
+    assert "WAL-reset defect" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["play", "nothing.jsonl"], "nothing.jsonl: cannot be read"),
+        (["play", "."], "cannot be read"),
+        (["play", str(WRONG_FENCE), "--timeline", "missing/out.svg"], "missing/out.svg"),
+        (["play", str(WRONG_FENCE), "--timeline", "."], "."),
+        (["play", str(WRONG_FENCE), str(WRONG_FENCE), "--timeline", "out.svg"], "give one FILE"),
+    ],
+)
+def test_bad_input_gets_a_sentence_and_status_2(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("receiptlab: ")
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["play"], ["run", "--fast"]])
+def test_wrong_usage_is_status_2(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_a_read_only_folder_gets_a_sentence(plain_user, capsys):
+    plain_user.chmod(0o555)
+    assert main(["play", str(WRONG_FENCE), "--timeline", str(plain_user / "out.svg")]) == 2
+    assert "Permission denied" in capsys.readouterr().err
+    plain_user.chmod(0o755)
+
+
+def command(*arguments, **more):
+    return subprocess.Popen(
+        [sys.executable, "-m", "receiptlab", *arguments],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", **more,
+    )  # fmt: skip
+
+
+def test_no_temporary_folder_gets_a_sentence(tmp_path):
+    missing = str(tmp_path / "missing")
+    code = "import sys, tempfile; tempfile.tempdir = sys.argv[1]; from receiptlab.__main__ import main; sys.exit(main(['run']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, missing], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_is_no_error():
+    process = command("list")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a child of a test in another way there")
+def test_ctrl_c_stops_without_a_traceback():
+    process = command("run")
+    while process.poll() is None:
+        time.sleep(0.35)
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (0, 130, -signal.SIGINT)
+    assert "Traceback" not in err or "receiptlab/__main__.py" not in err

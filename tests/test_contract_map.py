@@ -1,0 +1,88 @@
+"""The contract map against the tree, both ways."""
+
+import ast
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from receiptlab.cases import own_cases
+from receiptlab.scenarios import SCENARIOS
+
+ROOT = Path(__file__).parent.parent
+COLUMNS = ["id", "contract", "kind", "clause", "cases", "test", "notebook", "status"]
+NUMBERS = {"F": 6, "O": 17, "R": 16, "I": 14, "W": 13, "C": 9, "S": 9, "H": 8}
+FINISHED = {"F", "O"}
+
+with (ROOT / "data/contract.csv").open(encoding="utf-8", newline="") as file:
+    READER = csv.DictReader(file)
+    ROWS = list(READER)
+BY_ID = {row["id"]: row for row in ROWS}
+DONE = [row for row in ROWS if row["status"] == "done"]
+
+
+def names_of_runs():
+    clauses = {case.name: set(case.clauses) for case in own_cases()}
+    return clauses | {(run := scenario()).name: set(run.clauses) for scenario in SCENARIOS}
+
+
+RUNS = names_of_runs()
+
+
+def test_the_columns_and_every_id_in_order():
+    assert READER.fieldnames == COLUMNS
+    assert [row["id"] for row in ROWS] == [
+        f"{letter}-{n}" for letter, last in NUMBERS.items() for n in range(1, last + 1)
+    ]
+    assert {row["kind"] for row in ROWS} == {"holds", "breaks", "limit"}
+    assert {row["status"] for row in ROWS} <= {"done", "planned"}
+    assert all(row["clause"].endswith(".") and row["contract"] for row in ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+def test_a_clause_of_a_finished_contract_has_case_test_and_lesson(row):
+    if row["id"][0] in FINISHED:
+        assert row["status"] == "done"
+    if row["status"] == "done":
+        assert row["notebook"]
+        assert row["kind"] == "limit" or (row["cases"] and row["test"])
+    else:
+        assert not (row["cases"] or row["test"] or row["notebook"])
+
+
+@pytest.mark.parametrize("row", DONE, ids=lambda row: row["id"])
+def test_what_a_row_names_exists(row):
+    for name in row["cases"].split():
+        assert name in RUNS, name
+        assert row["id"] in RUNS[name] or row["id"] == "H-7", f"{name} does not name {row['id']}"
+    for test in row["test"].split():
+        path, _, function = test.partition("::")
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, test
+    for notebook in row["notebook"].split():
+        assert row["id"] in told_in(ROOT / f"notebooks/{notebook}.ipynb"), (
+            f"{notebook} does not tell {row['id']}"
+        )
+
+
+def told_in(path):
+    """The clause ids that the text of a lesson names; a span such as O-1 to O-3 names all of it."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    found = set(re.findall(r"\b[FORIWCSH]-\d+", text))
+    for letter, low, high in re.findall(r"\b([FORIWCSH])-(\d+) to \1-(\d+)", text):
+        found |= {f"{letter}-{n}" for n in range(int(low), int(high) + 1)}
+    return found
+
+
+def test_every_run_is_named_by_the_clauses_it_names():
+    for name, clauses in RUNS.items():
+        for clause in clauses:
+            assert name in BY_ID[clause]["cases"].split(), f"{clause} does not name {name}"
+
+
+def test_every_lesson_is_named():
+    lessons = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert lessons == {name for row in ROWS for name in row["notebook"].split()}

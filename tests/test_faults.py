@@ -1,0 +1,48 @@
+"""H-1 and H-2: the failures that are made inside the process."""
+
+import pytest
+
+from receiptlab.contracts.owner import Owner
+from receiptlab.errors import Indefinite, InjectedFault, NotWritten
+from receiptlab.hazards.faults import crash_at, failing, fault, points_of
+from tests.conftest import RESULT, WORK
+
+
+def test_every_listed_point_is_reached(owner):
+    with crash_at(owner.store, "nowhere") as reached:
+        owner.accept(**RESULT)
+    assert tuple(reached) == points_of(Owner, "accept")
+
+
+@pytest.mark.parametrize("point", points_of(Owner, "accept"))
+def test_a_crash_point_stops_there_and_is_unknown_to_the_caller(owner, point):
+    with crash_at(owner.store, point) as reached, pytest.raises(InjectedFault) as stopped:
+        owner.accept(**RESULT)
+    assert reached[-1] == stopped.value.reason == point
+    assert isinstance(stopped.value, Indefinite)
+    assert owner.counts() == ((1, 1, 1) if point == "after_commit" else (0, 0, 0))
+    assert owner.accept(**RESULT).outcome == ("replayed" if point == "after_commit" else "accepted")
+    assert owner.counts() == (1, 1, 1)
+
+
+@pytest.mark.parametrize("table", ["receipt", "outbox"])
+def test_a_failing_statement_leaves_the_file_as_it_was(owner, table):
+    before = owner.look(**WORK)
+    with failing(owner.store, "insert", table), pytest.raises(NotWritten, match="SQLITE_CONSTRAINT_TRIGGER"):
+        owner.accept(**RESULT)
+    assert (owner.counts(), owner.look(**WORK)) == ((0, 0, 0), before)
+    assert owner.accept(**RESULT).outcome == "accepted"
+
+
+def test_a_fault_is_gone_afterwards_and_the_file_never_knew(owner):
+    schema = owner.store.read("SELECT name FROM sqlite_schema ORDER BY name")
+    with fault(owner.store, "insert:outbox"):
+        assert owner.store.read("SELECT name FROM sqlite_schema ORDER BY name") == schema
+    with fault(owner.store, "before_commit"):
+        pass
+    assert owner.accept(**RESULT).outcome == "accepted"
+
+
+def test_an_unknown_statement_is_refused(owner):
+    with pytest.raises(ValueError, match="statement must be one of"), failing(owner.store, "select", "work"):
+        pass

@@ -1,0 +1,41 @@
+"""Each scenario is a test; the counterexamples must go on breaking, in the same way."""
+
+import pytest
+
+from receiptlab.scenarios import SCENARIOS, at_once, going_wrong
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_scenario_comes_out_as_it_says(scenario):
+    run = scenario()
+    assert [step.wrong for step in run.steps if step.wrong] == []
+    assert run.name == scenario.__name__.replace("_", "-")
+    assert run.clauses
+
+
+WITNESS = {
+    "two-transactions": ("duplicated", (2, 1, 1)),
+    "send-after-commit": ("lost", (1, 1, 0)),
+    "no-key": ("duplicated", (2, 0, 2)),
+    "look-then-write": ("duplicated", (2, 2, 2)),
+    "key-alone": ("lost", (1, 1, 1)),
+    "lease-checked-by-the-worker": ("overwritten", (2, 0, 2)),
+    "receipt-before-authority": ("disclosed", (1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("scenario", going_wrong.SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_counterexample_breaks_with_its_witness(scenario):
+    run = scenario()
+    assert run.expected == "breaks"
+    assert (run.last.harm, run.last.counts) == WITNESS[run.name]
+
+
+def test_every_witness_has_a_counterexample():
+    assert {scenario.__name__.replace("_", "-") for scenario in going_wrong.SCENARIOS} == set(WITNESS)
+
+
+@pytest.mark.parametrize("scenario", [*at_once.SCENARIOS, going_wrong.look_then_write])
+def test_a_scenario_gives_the_same_run_each_time(scenario):
+    first = scenario().to_dict()
+    assert all(scenario().to_dict() == first for _ in range(10))

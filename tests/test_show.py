@@ -1,0 +1,108 @@
+"""Tables and pictures: the same each time, with what they must show."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from receiptlab import show
+from receiptlab.cases import own_cases
+from receiptlab.lesson import case, scenario
+from receiptlab.outcomes import WORDS
+from receiptlab.scenarios.ablation import ablate, label
+from receiptlab.show.style import COLOURS, MARKS, SHAPES
+
+
+def words_in(picture):
+    return [node.text for node in ET.fromstring(picture.svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def owner_matrix():
+    ablation = ablate("owner")
+    marks = [{(label(guard), name) for guard, name in pairs} for pairs in (ablation.noticed, ablation.named)]
+    return show.matrix([label(guard) for guard in ablation.guards], ablation.cases, *marks)
+
+
+def test_every_outcome_has_its_own_colour_mark_and_shape():
+    for known in (COLOURS, MARKS, SHAPES):
+        assert set(known) == set(WORDS)
+        assert len(set(known.values())) == len(WORDS)
+
+
+def test_a_timeline_tells_actors_calls_outcomes_reasons_and_leases():
+    words = words_in(show.timeline(case("O-06-lease-replaced")))
+    for expected in (
+        "worker-a",
+        "worker-b",
+        "database",
+        "accept: refused",
+        "fence",
+        "fence 2, until 260",
+        "now 210",
+    ):
+        assert expected in words
+    assert "fence 1, expired at 160" in words
+    assert "1, 1, 1" in words
+
+
+def test_a_timeline_marks_lost_answers_crashes_reopening_and_harm():
+    assert "answer lost" in words_in(show.timeline(case("O-02-answer-lost-reopened")))
+    assert "file opened anew" in words_in(show.timeline(case("O-02-answer-lost-reopened")))
+    assert "crash after_outbox" in words_in(show.timeline(case("O-01-crash-at-every-point")))
+    assert " duplicated " in words_in(show.timeline(scenario("two-transactions")))
+
+
+@pytest.mark.parametrize("own", own_cases(), ids=lambda own: own.name)
+def test_every_case_can_be_drawn_and_tabled(own):
+    run = case(own.name)
+    assert show.timeline(run).svg.startswith("<?xml")
+    assert len(show.table(run).frame) == len(run.steps)
+
+
+def test_pictures_and_tables_are_the_same_each_time():
+    assert (
+        show.timeline(case("O-04-same-key-two-connections")).svg
+        == show.timeline(case("O-04-same-key-two-connections")).svg
+    )
+    assert show.table(case("O-13-fence")).html == show.table(case("O-13-fence")).html
+    assert owner_matrix().svg == owner_matrix().svg
+
+
+def test_nothing_in_an_output_changes_from_machine_to_machine():
+    for text in (
+        show.timeline(case("O-13-work")).svg,
+        show.table(case("O-13-work")).html,
+        repr(show.table(case("O-13-work"))),
+    ):
+        assert not re.search(r"0x[0-9a-f]{6,}|/tmp|<dc:date>", text)
+
+
+def test_the_outcome_table_has_the_columns_of_a_step():
+    frame = show.table(case("O-07-same-holder-wrong-fence")).frame
+    assert list(frame) == ["#", "actor", "call", "now", "outcome", "reason", "results", "receipts", "outbox"]
+    assert list(frame.iloc[3]) == [4, "worker-a", "accept", "180", "✕ refused", "fence", 0, 0, 0]
+
+
+def test_the_matrix_names_guards_and_cases():
+    words = words_in(owner_matrix())
+    assert "accept fence" in words
+    assert "O-07-same-holder-wrong-fence" in words
+
+
+def test_a_summary_has_a_row_a_run():
+    frame = show.summary([case("O-13-fence"), scenario("no-key")]).frame
+    assert list(frame["name"]) == ["O-13-fence", "no-key"]
+    assert frame["outcomes"][0] == "3 × accepted, refused (key-reused: fence)"
+    assert frame["what went wrong"][1] == "‼ duplicated"
+
+
+def test_texts_of_a_user_are_not_taken_as_markup(tmp_path):
+    from dataclasses import replace
+
+    run = case("O-13-fence")
+    nasty = replace(
+        run, title="<script>alert(1)</script> $x^2$", steps=(replace(run.steps[0], actor="<b>$\\frac{}{}$"),)
+    )
+    assert "<script>" not in show.table(nasty).html
+    assert "<b>" not in show.table(nasty).html
+    assert "<b>$\\frac{}{}$" in words_in(show.timeline(nasty))

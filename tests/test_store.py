@@ -1,0 +1,252 @@
+"""F-1 to F-3: the file, and the one way to write it."""
+
+import hashlib
+import os
+import re
+import sqlite3
+
+import pytest
+
+from receiptlab.contracts.owner import SCHEMA, Owner
+from receiptlab.errors import Definite, Indefinite, Locked, NotAFixture, NotWritten, Refused
+from receiptlab.store import APPLICATION_ID, SCHEMA_VERSION, Store
+
+ROW = (
+    "INSERT INTO work VALUES ('shop', 'order-17', 1, 1, 'policy-1', 0, 0, NULL, NULL, 'ready', 'open', 0, 0)"
+)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() if path.is_file() else None for path in sorted(folder.iterdir())}
+
+
+def database(path, application_id=0, version=0):
+    db = sqlite3.connect(path)
+    db.executescript(
+        f"PRAGMA application_id={application_id}; PRAGMA user_version={version}; CREATE TABLE t (a)"
+    )
+    db.close()
+
+
+@pytest.mark.parametrize("there", ["fixture.db", "fixture.db-wal", "fixture.db-shm", "fixture.db-journal"])
+def test_create_never_touches_what_is_there(tmp_path, there):
+    (tmp_path / there).write_bytes(b"somebody's own")
+    before = contents(tmp_path)
+    with pytest.raises(NotAFixture, match="exists") as refused:
+        Store.create(tmp_path / "fixture.db", SCHEMA)
+    assert refused.value.reason == "exists"
+    assert contents(tmp_path) == before
+
+
+def test_create_does_not_follow_a_link_that_leads_nowhere(tmp_path):
+    (tmp_path / "fixture.db").symlink_to(tmp_path / "elsewhere.db")
+    with pytest.raises(NotAFixture, match="exists"):
+        Store.create(tmp_path / "fixture.db", SCHEMA)
+    assert not (tmp_path / "elsewhere.db").exists()
+
+
+def test_create_leaves_nothing_behind_when_it_fails(tmp_path):
+    with pytest.raises(NotWritten):
+        Store.create(tmp_path / "fixture.db", ("CREATE TABLE broken (",))
+    assert contents(tmp_path) == {}
+
+
+def test_create_in_a_missing_or_read_only_folder_is_refused(plain_user):
+    with pytest.raises(NotAFixture, match="no-access"):
+        Store.create(plain_user / "missing" / "fixture.db", SCHEMA)
+    plain_user.chmod(0o555)
+    with pytest.raises(NotAFixture, match="no-access"):
+        Store.create(plain_user / "fixture.db", SCHEMA)
+    plain_user.chmod(0o755)
+
+
+def test_open_refuses_what_is_no_fixture(tmp_path):
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("not a database, but long enough to be read as a header\n" * 9)
+    (tmp_path / "short").write_bytes(b"SQLite format 3\x00")
+    database(tmp_path / "application", APPLICATION_ID + 1, SCHEMA_VERSION)
+    database(tmp_path / "version", APPLICATION_ID, SCHEMA_VERSION + 1)
+    (tmp_path / "folder").mkdir()
+    reasons = {
+        "missing": "missing",
+        "folder": "not-a-file",
+        "empty": "empty",
+        "text": "not-sqlite",
+        "short": "not-sqlite",
+        "application": "application-id",
+        "version": "schema-version",
+    }
+    before = contents(tmp_path)
+    for name, reason in reasons.items():
+        with pytest.raises(NotAFixture) as refused:
+            Store.open(tmp_path / name)
+        assert refused.value.reason == reason
+        assert name in str(refused.value)
+    assert contents(tmp_path) == before
+
+
+def test_open_refuses_a_file_that_may_not_be_read_or_written(plain_user):
+    Store.create(plain_user / "fixture.db", SCHEMA).close()
+    for mode in (0o000, 0o444):
+        (plain_user / "fixture.db").chmod(mode)
+        with pytest.raises(NotAFixture, match="no-access"):
+            Store.open(plain_user / "fixture.db")
+
+
+def test_open_refuses_a_fixture_in_a_read_only_folder(plain_user):
+    Store.create(plain_user / "fixture.db", SCHEMA).close()
+    plain_user.chmod(0o555)
+    with pytest.raises(NotAFixture, match="no-access"):
+        Store.open(plain_user / "fixture.db")
+    plain_user.chmod(0o755)
+
+
+def test_a_damaged_fixture_is_no_traceback_of_sqlite(tmp_path):
+    path = tmp_path / "fixture.db"
+    Store.create(path, SCHEMA).close()
+    path.write_bytes(path.read_bytes()[:100] + b"\xff" * 4000)
+    with pytest.raises(Definite), Store.open(path) as store:
+        Owner(store)
+
+
+def test_a_path_with_signs_that_mean_something_in_an_address(tmp_path):
+    path = tmp_path / "100% real?#1 ü.db"
+    Store.create(path, SCHEMA).close()
+    with Store.open(path) as store:
+        assert Owner(store).counts() == (0, 0, 0)
+    assert path.name in contents(tmp_path)
+
+
+def test_the_header_is_in_the_file_when_create_returns(tmp_path):
+    with Store.create(tmp_path / "fixture.db", SCHEMA):
+        header = (tmp_path / "fixture.db").read_bytes()[:100]
+    assert int.from_bytes(header[68:72], "big") == APPLICATION_ID
+
+
+def test_a_fixture_of_another_contract_is_refused(tmp_path):
+    with (
+        Store.create(tmp_path / "other.db", ("CREATE TABLE t (a INTEGER NOT NULL) STRICT",)) as store,
+        pytest.raises(NotAFixture, match="outbox, receipt, work"),
+    ):
+        Owner(store)
+
+
+def test_settings_of_a_connection(store):
+    settings = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1}
+    for one in (store, store.again()):
+        assert {name: one.read(f"PRAGMA {name}")[0][0] for name in settings} == settings
+
+
+def test_every_table_is_strict_and_says_null(store):
+    tables = store.read("SELECT name, sql FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+    assert len(tables) == 3
+    for name, sql in tables:
+        assert re.search(r"\) STRICT", sql), name
+        assert {
+            strict for _, strict in store.read(f"SELECT name, strict FROM pragma_table_list('{name}')")
+        } == {1}
+        for column, _type in re.findall(r"(\w+) (TEXT|INTEGER)", sql):
+            assert re.search(rf"\b{column} \w+ (NOT )?NULL", sql), (
+                f"{name}.{column} does not say NULL or NOT NULL"
+            )
+
+
+def test_the_schema_of_this_version():
+    """Who changes a table raises SCHEMA_VERSION, and puts the new digest here."""
+    digest = hashlib.sha256("\n".join(SCHEMA).encode()).hexdigest()
+    assert (SCHEMA_VERSION, digest) == (1, "a43ba9ab9b05904130f114021f9a92f268ae83dc47961691ded72a6f29fdfddd")
+
+
+class Stop(BaseException):
+    """Like KeyboardInterrupt: no Exception."""
+
+
+@pytest.mark.parametrize("error", [ValueError, Refused, Stop, KeyboardInterrupt, SystemExit])
+def test_write_rolls_back_on_any_exception(store, error):
+    with pytest.raises(error), store.write() as db:
+        db.execute(ROW)
+        raise error("reason", "message") if error is Refused else error()
+    assert not store.db.in_transaction
+    assert store.read("SELECT count(*) FROM work") == [(0,)]
+    with store.write() as db:
+        db.execute(ROW)
+    assert store.again().read("SELECT count(*) FROM work") == [(1,)]
+
+
+def test_a_commit_that_is_turned_away_is_rolled_back_and_definite(store):
+    with pytest.raises(NotWritten, match="SQLITE_CONSTRAINT_FOREIGNKEY"), store.write() as db:
+        db.execute(ROW)
+        db.execute("PRAGMA defer_foreign_keys = ON")
+        db.execute("INSERT INTO outbox (receipt, staged_at) VALUES (99, 0)")
+    assert not store.db.in_transaction
+    assert store.read("SELECT count(*) FROM work") == [(0,)]
+
+
+class _FailingCommit:
+    """A connection whose COMMIT ends with an I/O error."""
+
+    def __init__(self, db):
+        self.db = db
+
+    def execute(self, sql, *values):
+        if sql == "COMMIT":
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_IOERR, "SQLITE_IOERR"
+            raise error
+        return self.db.execute(sql, *values)
+
+    def __getattr__(self, name):
+        return getattr(self.db, name)
+
+
+def test_a_commit_that_fails_half_way_is_indefinite(store):
+    store.db = _FailingCommit(store.db)
+    with pytest.raises(Indefinite, match="SQLITE_IOERR"), store.write() as db:
+        db.execute(ROW)
+    assert not store.db.in_transaction
+
+
+def test_a_locked_fixture_is_a_clear_error_and_nothing_is_lost(store):
+    other = store.again()
+    with other.write() as db:
+        db.execute(ROW)
+        with pytest.raises(Locked, match="200 ms") as locked, store.write():
+            pass
+        assert isinstance(locked.value, Definite)
+    with store.write() as db:
+        db.execute("UPDATE work SET revision = 2")
+    assert store.read("SELECT revision FROM work") == [(2,)]
+
+
+def test_a_fixture_that_another_program_holds_for_itself_cannot_be_opened(tmp_path):
+    path = tmp_path / "fixture.db"
+    Store.create(path, SCHEMA).close()
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA locking_mode = EXCLUSIVE")
+    db.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(Locked, match=re.escape(str(path))):
+            Store.open(path, timeout_ms=50)
+    finally:
+        db.close()
+    Store.open(path).close()
+
+
+def test_reading_what_is_not_there_is_definite(store):
+    with pytest.raises(NotWritten):
+        store.read("SELECT * FROM nothing")
+
+
+def test_a_closed_store_says_so(store):
+    store.close()
+    with pytest.raises(Definite), store.write():
+        pass
+    store.close()
+
+
+def test_a_temporary_fixture_is_gone_when_it_is_closed():
+    store = Store.temporary(SCHEMA)
+    assert store.path.exists()
+    store.close()
+    assert not store.path.exists()
+    assert not os.path.exists(store.path.parent)

@@ -1,0 +1,64 @@
+"""F-4: a wrong argument is named and refused before anything is written."""
+
+import pytest
+
+from receiptlab.values import MAX_INTEGER, canonical, hex_digest, integer, sha256, text
+
+A = "a" * 64
+
+
+@pytest.mark.parametrize(
+    "value", ["a", "k" * 128, "Zürich", "a b", "名前", "a\u00a0b", "\U0001f4a1", "a\u200db"]
+)
+def test_good_texts_pass(value):
+    assert text("name", value) == value
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "error"),
+    [
+        (text, "", ValueError),
+        (text, "k" * 129, ValueError),
+        (text, "a\nb", ValueError),
+        (text, "a\x00b", ValueError),
+        (text, "\x7f", ValueError),
+        (text, "\x85", ValueError),
+        (text, "\ud800", ValueError),
+        (text, "a\udfff", ValueError),
+        (text, None, TypeError),
+        (text, b"bytes", TypeError),
+        (text, 7, TypeError),
+        (integer, True, TypeError),
+        (integer, 1.0, TypeError),
+        (integer, "1", TypeError),
+        (integer, None, TypeError),
+        (integer, -1, ValueError),
+        (integer, MAX_INTEGER + 1, ValueError),
+        (hex_digest, "a" * 63, ValueError),
+        (hex_digest, "a" * 65, ValueError),
+        (hex_digest, "A" * 64, ValueError),
+        (hex_digest, "g" * 64, ValueError),
+        (hex_digest, A + "\n", ValueError),
+        (hex_digest, "\u0661" * 64, ValueError),
+        (hex_digest, 1, TypeError),
+        (hex_digest, A.encode(), TypeError),
+    ],
+)
+def test_wrong_values_name_the_argument(check, value, error):
+    with pytest.raises(error, match=r"^the_name "):
+        check("the_name", value)
+
+
+def test_the_ends_of_the_range_pass():
+    assert integer("n", 0) == 0
+    assert integer("n", MAX_INTEGER) == MAX_INTEGER
+    assert hex_digest("d", A) == A
+
+
+def test_canonical_text_is_sorted_compact_ascii():
+    assert canonical({"b": "ü", "a": 1}) == '{"a":1,"b":"\\u00fc"}'
+
+
+def test_sha256_of_a_known_text():
+    # The empty message, FIPS 180-4 examples.
+    assert sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
