@@ -7,13 +7,12 @@ Exit status: 0 all was as expected, 1 something was not, 2 the input could not b
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import sys
 
 from receiptlab import engine, terminal
-from receiptlab.cases import CaseError, data_folder, own_cases, read_case
+from receiptlab.cases import CaseError, contract_map, data_folder, own_cases, read_case
 from receiptlab.errors import LabError
 from receiptlab.play import play
 from receiptlab.record import Run
@@ -109,8 +108,7 @@ def _verdict(runs: list[Run]) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    with (data_folder() / "contract.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = contract_map()
     out = terminal.console()
     columns = ("id", "kind", "status", "clause", "cases", "notebook")
     out.print(terminal.grid("clauses", columns, [[row[column] for column in columns] for row in rows]))

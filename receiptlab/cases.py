@@ -6,6 +6,7 @@ the line, before anything runs.
 
 from __future__ import annotations
 
+import csv
 import inspect
 import json
 import os
@@ -71,6 +72,12 @@ def data_folder() -> Path:
     if not folder.is_dir():
         raise CaseError(f"{folder} is not there; clone the project and install it with pip install -e .")
     return folder
+
+
+def contract_map() -> list[dict[str, str]]:
+    """The rows of `data/contract.csv`: every clause with its cases, tests and lessons."""
+    with (data_folder() / "contract.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 @cache

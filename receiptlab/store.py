@@ -11,7 +11,7 @@ import contextlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from receiptlab.errors import Definite, Indefinite, Locked, NotAFixture, NotWritten
@@ -24,6 +24,44 @@ POINTS = ("before_commit", "after_commit")
 
 _MAGIC = b"SQLite format 3\x00"
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+class Transaction:
+    """What `Store.write` gives. A class and not a generator: it is on the path of every call."""
+
+    __slots__ = ("store",)
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def __enter__(self) -> sqlite3.Connection:
+        db = self.store.db
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise self.store._translated(error) from error
+        return db
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._commit()
+            return
+        self.store._roll_back()
+        if isinstance(error, sqlite3.Error):
+            raise self.store._translated(error) from error
+
+    def _commit(self) -> None:
+        store, committing = self.store, False
+        try:
+            store.reach("before_commit")
+            committing = True
+            store.db.execute("COMMIT")
+        except BaseException as error:
+            store._roll_back()
+            if isinstance(error, sqlite3.Error):
+                raise store._translated(error, committing) from error
+            raise
+        store.reach("after_commit")
 
 
 class Store:
@@ -85,28 +123,14 @@ class Store:
         """A second connection to the same file, as another process would have."""
         return Store.open(self.path, self.timeout_ms)
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
+    def write(self) -> Transaction:
         """One write transaction: BEGIN IMMEDIATE … COMMIT, rolled back on any exception.
 
-        Raises Locked when another connection keeps the write lock for `timeout_ms`,
-        NotWritten when a statement fails (both definite), and Indefinite when COMMIT itself
-        fails in a way that leaves open what a later reader of the file will find.
+        Use it as `with store.write() as db`. Raises Locked when another connection keeps the write
+        lock for `timeout_ms`, NotWritten when a statement fails (both definite), and Indefinite when
+        COMMIT itself fails in a way that leaves open what a later reader of the file will find.
         """
-        self._begin()
-        committing = False
-        try:
-            yield self.db
-            self.reach("before_commit")
-            committing = True
-            self.db.execute("COMMIT")
-        except sqlite3.Error as error:
-            self._roll_back()
-            raise self._translated(error, committing) from error
-        except BaseException:
-            self._roll_back()
-            raise
-        self.reach("after_commit")
+        return Transaction(self)
 
     def read(self, sql: str, values: tuple | dict = ()) -> list[tuple]:
         """The rows of one SELECT, as they stand in the file now."""
@@ -130,12 +154,6 @@ class Store:
         self.db.close()
         if self._folder is not None:
             self._folder.cleanup()
-
-    def _begin(self) -> None:
-        try:
-            self.db.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
 
     def _roll_back(self) -> None:
         """Undo what the transaction did. Where even that fails, closing the connection undoes it."""

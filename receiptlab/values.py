@@ -7,10 +7,10 @@ with the argument's name in the message. Nothing is converted, cut or repaired.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import unicodedata
 from collections.abc import Callable
+from json.encoder import encode_basestring_ascii as quoted
 from types import SimpleNamespace
 
 MAX_INTEGER = 2**63 - 1
@@ -20,7 +20,6 @@ MAX_TEXT = 128
 """The longest name or key, in characters."""
 
 _HEX64 = re.compile(r"[0-9a-f]{64}")
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
 def text(name: str, value: object) -> str:
@@ -67,10 +66,14 @@ def hex_digest(name: str, value: object) -> str:
 def canonical(fields: dict) -> str:
     """This lab's own canonical text of a command: JSON, keys sorted, compact, ASCII.
 
-    It is enough for flat texts and integers that were checked before. It is no general JSON
+    It takes flat texts and integers that were checked before. It is no general JSON
     canonicalisation; that is RFC 8785, https://www.rfc-editor.org/rfc/rfc8785.
     """
-    return _encode(fields)
+    pairs = [
+        f'"{name}":{quoted(value) if isinstance(value, str) else int(value)}'
+        for name, value in sorted(fields.items())
+    ]
+    return f"{{{','.join(pairs)}}}"
 
 
 def sha256(value: str) -> str:

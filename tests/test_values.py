@@ -1,6 +1,10 @@
 """F-4: a wrong argument is named and refused before anything is written."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from receiptlab.values import MAX_INTEGER, canonical, hex_digest, integer, sha256, text
 
@@ -57,6 +61,11 @@ def test_the_ends_of_the_range_pass():
 
 def test_canonical_text_is_sorted_compact_ascii():
     assert canonical({"b": "ü", "a": 1}) == '{"a":1,"b":"\\u00fc"}'
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), st.one_of(st.text(), st.integers())))
+def test_canonical_text_is_what_the_json_library_writes(fields):
+    assert canonical(fields) == json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def test_sha256_of_a_known_text():

@@ -295,7 +295,8 @@ class Owner:
         Refused, in this order: not-found, revoked, epoch, policy, key-reused (with the names of the
         fields that differ), state, fence, holder, expired, revision.
         """
-        arguments = {name: value for name, value in locals().items() if name != "self"}
+        arguments = locals().copy()
+        del arguments["self"]
         call = checked(ARGUMENTS, arguments)
         with self.store.write() as db:
             saved = self._guard("accept", db, call)

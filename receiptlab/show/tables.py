@@ -54,6 +54,10 @@ def summary(runs: Iterable[Run]) -> Table:
     """One row a run: what it is about, how its steps ended, and whether all was as expected."""
     runs = list(runs)
     frame = pd.DataFrame([_summary_row(run) for run in runs])
+    if not frame["what went wrong"].any():
+        frame = frame.drop(columns="what went wrong")
+    if all(run.expected == "holds" for run in runs):
+        frame = frame.drop(columns="kind")
     return _table(frame, "summary-" + runs[0].name, "")
 
 
@@ -97,11 +101,11 @@ _STYLES = [
 
 
 def _colour(value: object) -> str:
-    """The style of one cell: outcomes and harms by their colour, all else as the page has it."""
+    """The style of one cell: outcomes and harms by their colour, names of cases in one line."""
     mark, _, word = str(value).partition(" ")
     if mark == "‼" or value == "NO":
         return f"color: white; background-color: {HARM}; font-weight: bold;"
     if COLOURS.get(word) and MARKS[word] == mark:
         ink = "white" if word in ("accepted", "replayed") else BLACK
         return f"color: {ink}; background-color: {COLOURS[word]}; white-space: nowrap;"
-    return ""
+    return "white-space: nowrap;" if re.fullmatch(r"[A-Z]-\d\d-[\w-]+", str(value)) else ""

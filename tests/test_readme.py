@@ -1,0 +1,87 @@
+"""The README against the tree: what it names exists, and its tables are whole."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from receiptlab.cases import CONTRACTS, contract_map
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def rows(heading):
+    """The cells of each row of the table under a heading."""
+    section = README.split(f"## {heading}\n")[1].split("\n## ")[0]
+    table = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+
+
+def test_links_lead_somewhere():
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+
+
+def test_every_lesson_has_its_row_with_its_clauses_and_minutes():
+    told = {re.match(r"\[(\w+)\]", row[0])[1]: row for row in rows("Lessons")}
+    assert list(told) == [path.stem for path in LESSONS]
+    for path in LESSONS:
+        head = path.read_text(encoding="utf-8")
+        _, _, clauses, minutes = told[path.stem]
+        assert f"**Clauses:** {clauses}. **Minutes:** {minutes}. " in head, path.name
+
+
+def test_every_contract_has_its_row():
+    told = {row[0]: row for row in rows("Contracts")}
+    assert set(told) == set(CONTRACTS)
+    for name, row in told.items():
+        assert (ROOT / row[1].strip("`")).is_file()
+        assert (ROOT / row[3].strip("`")).is_dir(), name
+        for scenario in re.findall(r"`(\w+)`", row[4]):
+            assert (ROOT / f"receiptlab/scenarios/{scenario}.py").is_file(), scenario
+
+
+def test_every_make_target_that_is_named_exists():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"\bmake (\w+)", README.split("You need Python 3.11")[1].split("## Lessons")[0]):
+        if target not in ("on", "and"):
+            assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_every_module_is_in_the_house():
+    house = README.split("## The house")[1].split("```")[1]
+    for path in (ROOT / "receiptlab").iterdir():
+        if path.name.startswith("__") and path.name != "__main__.py":
+            continue
+        name = path.name if path.is_file() else f"{path.name}/"
+        assert name in house, name
+    for name in ("notebooks/", "data/", "tests/", "tools/"):
+        assert name in house
+
+
+def test_the_ci_script_calls_the_test_command_of_the_readme():
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    commands = [line for line in script.splitlines() if line.strip() and not line.startswith("#")]
+    assert commands[-1].split()[-2:] == ["make", "test"]
+    assert "make test " in README
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_has_its_head_and_its_tail(path):
+    text = path.read_text(encoding="utf-8")
+    for part in (
+        "**You will see**",
+        "**You need:**",
+        "**Predict before you run:**",
+        "**What this lesson does not prove.**",
+    ):
+        assert part in text, part
+    assert "**Where to look in the code.**" in text
+    assert "**Try it yourself.**" in text
+
+
+def test_planned_contracts_are_the_ones_that_are_planned():
+    done = {row["contract"] for row in contract_map() if row["status"] == "done"}
+    assert set(CONTRACTS) <= done
