@@ -73,6 +73,7 @@ class Store:
         self.timeout_ms = timeout_ms
         self.reach: Callable[[str], None] = _pass
         """Called with the name of each point that a call comes to; a hazard puts itself here."""
+        self._transaction = Transaction(self)
         self._folder: tempfile.TemporaryDirectory | None = None
 
     @classmethod
@@ -130,7 +131,7 @@ class Store:
         lock for `timeout_ms`, NotWritten when a statement fails (both definite), and Indefinite when
         COMMIT itself fails in a way that leaves open what a later reader of the file will find.
         """
-        return Transaction(self)
+        return self._transaction
 
     def read(self, sql: str, values: tuple | dict = ()) -> list[tuple]:
         """The rows of one SELECT, as they stand in the file now."""

@@ -139,7 +139,7 @@ def receipt(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> Receip
     saved = db.execute(_SAVED, vars(call)).fetchone()
     if saved is None:
         return None
-    if saved[-1] != sha256(canonical(_command(call))):
+    if saved[-1] != call.digest:
         raise Refused("key-reused", "this key named another command; take a new key", _differing(db, call))
     return Receipt(*saved[:-1], outcome="replayed")
 
@@ -228,17 +228,12 @@ _LEASES = """SELECT scope || '/' || work, holder, fence, expires_at FROM work
     WHERE state = 'leased' ORDER BY scope, work"""
 
 
-def _command(call: SimpleNamespace) -> dict:
-    """What the digest covers: every argument but `now`, which differs from one retry to the next."""
-    return {name: value for name, value in vars(call).items() if name != "now"}
-
-
 def _differing(db: sqlite3.Connection, call: SimpleNamespace) -> tuple[str, ...]:
     (saved,) = db.execute(
         "SELECT command FROM receipt WHERE scope = :scope AND key = :key", vars(call)
     ).fetchone()
-    before = json.loads(saved)
-    return tuple(name for name, value in _command(call).items() if value != before[name])
+    before, now = json.loads(saved), json.loads(call.command)
+    return tuple(name for name in ARGUMENTS if name in now and now[name] != before[name])
 
 
 class Owner:
@@ -295,9 +290,12 @@ class Owner:
         Refused, in this order: not-found, revoked, epoch, policy, key-reused (with the names of the
         fields that differ), state, fence, holder, expired, revision.
         """
-        arguments = locals().copy()
-        del arguments["self"]
-        call = checked(ARGUMENTS, arguments)
+        command = locals().copy()  # every argument by its name
+        del command["self"]
+        call = checked(ARGUMENTS, command)
+        del command["now"]  # a retry comes later and is the same command
+        call.command = canonical(command)
+        call.digest = sha256(call.command)
         with self.store.write() as db:
             saved = self._guard("accept", db, call)
             return saved or self._record(db, call)
@@ -351,10 +349,7 @@ class Owner:
         reach("after_guards")
         db.execute(_RESULT, vars(call))
         reach("after_result")
-        command = canonical(_command(call))
-        receipt_id = db.execute(
-            _RECEIPT, vars(call) | {"command": command, "digest": sha256(command)}
-        ).lastrowid
+        receipt_id = db.execute(_RECEIPT, vars(call)).lastrowid
         reach("after_receipt")
         db.execute(_OUTBOX, (receipt_id, call.now))
         reach("after_outbox")
