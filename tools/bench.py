@@ -134,7 +134,7 @@ def main() -> int:
         f"SQLite {engine.report()['sqlite']}, Python {engine.report()['python']}, WAL, synchronous=FULL,"
     )
     out.print(
-        f"a file on the disk of this folder; {rounds} interleaved rounds of {BLOCK} calls each, {WARM_UP} to warm up"
+        f"a file on this folder's disk; {rounds} interleaved rounds of {BLOCK} calls, {WARM_UP} to warm up"
     )
     columns = ("what", "p50 in µs", "p99 in µs", "p50 over the floor's", "goal")
     out.print(terminal.grid("", columns, report(times)))
