@@ -35,6 +35,8 @@ def arguments(extra: list[str]) -> list[str]:
         f"--ServerApp.root_dir={ROOT}",
         f"--LabApp.default_url=/lab/tree/{START}",
         "--ServerApp.answer_yes=True",  # Ctrl-C stops it without a question
+        "--LabApp.news_url=None",  # no question about news over the first lesson, and no calls home
+        "--LabApp.check_for_updates_class=jupyterlab.handlers.announcements.NeverCheckForUpdate",
     ]
     if is_root():
         own.append("--allow-root")
