@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 START = "notebooks/00_start_here.ipynb"
+SETTINGS = ROOT / "tools/jupyter"  # no question about news over the first lesson, and no calls home
 
 
 def has_browser(platform: str = sys.platform) -> bool:
@@ -35,8 +36,6 @@ def arguments(extra: list[str]) -> list[str]:
         f"--ServerApp.root_dir={ROOT}",
         f"--LabApp.default_url=/lab/tree/{START}",
         "--ServerApp.answer_yes=True",  # Ctrl-C stops it without a question
-        "--LabApp.news_url=None",  # no question about news over the first lesson, and no calls home
-        "--LabApp.check_for_updates_class=jupyterlab.handlers.announcements.NeverCheckForUpdate",
     ]
     if is_root():
         own.append("--allow-root")
@@ -51,6 +50,8 @@ def main() -> None:
     told = arguments(sys.argv[1:])
     if "--no-browser" in told:
         print("Open the address below that ends in a token. Ctrl-C stops the server.", flush=True)
+    others = os.environ.get("JUPYTER_CONFIG_PATH")
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, (str(SETTINGS), others)))
     os.chdir(ROOT)
     jupyterlab(told)
 
