@@ -102,7 +102,7 @@ def _verdict(runs: list[Run]) -> int:
     wrong = [line for run in runs for line in terminal.complaints(run)]
     for line in wrong:
         print(line, file=sys.stderr)
-    expected = sum(step.expected is not None for run in runs for step in run.steps)
+    expected = sum(step.expect is not None for run in runs for step in run.steps)
     print(f"{len(runs)} played, {expected} expectations, {len(wrong)} not as expected", file=sys.stderr)
     return 1 if wrong else 0
 
@@ -112,7 +112,7 @@ def _list(options: argparse.Namespace) -> int:
     out = terminal.console()
     columns = ("id", "kind", "status", "clause", "cases", "notebook")
     out.print(terminal.grid("clauses", columns, [[row[column] for column in columns] for row in rows]))
-    about = [(case.name, ", ".join(case.clauses), case.expected, case.title) for case in own_cases()]
+    about = [(case.name, ", ".join(case.clauses), case.kind, case.title) for case in own_cases()]
     out.print(terminal.grid("cases", ("name", "clauses", "kind", "about"), about))
     told = [(f.__name__.replace("_", "-"), (f.__doc__ or "").split("\n")[0]) for f in SCENARIOS]
     out.print(terminal.grid("scenarios", ("name", "about"), told))

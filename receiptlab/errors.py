@@ -2,7 +2,8 @@
 
 Two kinds never share a class. `Definite`: the call is known to have written nothing.
 `Indefinite`: nobody can tell from the answer alone whether it took effect.
-A wrong argument is a plain ValueError or TypeError, raised before anything is written.
+A wrong argument is neither: it is a ValueError or TypeError that names the argument, raised before
+anything is tried.
 """
 
 from __future__ import annotations
@@ -10,6 +11,22 @@ from __future__ import annotations
 
 class LabError(Exception):
     """Every failure of the lab that is not a wrong argument."""
+
+
+class WrongArgument(Exception):
+    """An argument is wrong; nothing was tried. `argument` is its name, and begins the message."""
+
+    def __init__(self, argument: str, message: str) -> None:
+        self.argument = argument
+        super().__init__(f"{argument} {message}")
+
+
+class WrongType(WrongArgument, TypeError):
+    """An argument of a wrong type."""
+
+
+class WrongValue(WrongArgument, ValueError):
+    """An argument of the right type with a value that is not allowed."""
 
 
 class Definite(LabError):
@@ -51,8 +68,8 @@ class Locked(NotWritten):
 class NotAFixture(Definite):
     """The file is not a fixture of this lab, or cannot be made one. The file is unchanged.
 
-    `reason` is one of: exists, missing, folder, empty, not-sqlite, application-id,
-    schema-version, tables, unreadable, no-wal, sqlite-too-old, closed.
+    `reason` is one of: exists, missing, not-a-file, no-access, empty, not-sqlite, application-id,
+    schema-version, tables, no-wal, sqlite-too-old.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -73,8 +90,8 @@ class Indefinite(LabError):
 class InjectedFault(Indefinite):
     """A failure made on purpose at a named point. For the caller it is a lost answer.
 
-    `reason` is the point's name. Only somebody who looks into the database can tell
-    on which side of the commit it struck.
+    `reason` is the point's name, which the lab knows and a caller would not. A caller has to look
+    into the database, or to ask again, to learn on which side of the commit it struck.
     """
 
     def __init__(self, point: str) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, is_dataclass
 
-from receiptlab.errors import Definite, Indefinite
+from receiptlab.errors import Definite, Indefinite, WrongArgument
 
 WORDS = ("accepted", "replayed", "read", "refused", "failed", "unknown", "invalid")
 
@@ -47,6 +47,42 @@ def attempt(call: Callable[..., object], /, *args: object, **kwargs: object) -> 
         answer = call(*args, **kwargs)
     except (Definite, Indefinite) as error:
         return Outcome(error.outcome, error.reason, getattr(error, "fields", ()), str(error))
-    except (TypeError, ValueError) as error:
-        return Outcome("invalid", str(error).split(" ", 1)[0], (), str(error))
+    except WrongArgument as error:
+        return Outcome("invalid", error.argument, (), str(error))
     return Outcome(getattr(answer, "outcome", "accepted"), answer=answer)
+
+
+def mismatches(expect: dict | None, fault: str, outcome: Outcome, counts: tuple[int, ...]) -> tuple[str, ...]:
+    """What did not come out as expected, one text each.
+
+    A fault that never struck proves nothing, so it is never as expected, whatever is expected.
+    """
+    wrong = () if _struck(fault, outcome) else (f"fault {fault}: it never struck",)
+    if expect is None:
+        return wrong
+    got = {
+        "outcome": outcome.word,
+        "reason": outcome.reason,
+        "fields": list(outcome.fields),
+        "counts": list(counts),
+    }
+    facts = outcome.facts()
+    pairs = [(name, expect[name], got[name]) for name in got if name in expect]
+    pairs += [
+        (f"answer {name}", value, facts.get(name, "nothing"))
+        for name, value in expect.get("answer", {}).items()
+    ]
+    return wrong + tuple(
+        f"{name}: expected {wanted}, got {was}" for name, wanted, was in pairs if _differ(wanted, was)
+    )
+
+
+def _struck(fault: str, outcome: Outcome) -> bool:
+    if ":" in fault:  # a failing statement, see hazards.faults
+        return outcome.reason == "SQLITE_CONSTRAINT_TRIGGER"
+    return not fault or outcome.reason == fault
+
+
+def _differ(wanted: object, was: object) -> bool:
+    """Unequal as JSON has it: true is not 1."""
+    return wanted != was or type(wanted) is not type(was)

@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from receiptlab.cases import CONTRACTS, REOPEN, Call, Case
+from receiptlab.contracts.shape import Contract
 from receiptlab.hazards.faults import fault
-from receiptlab.outcomes import Outcome, attempt
+from receiptlab.outcomes import Outcome, attempt, mismatches
 from receiptlab.record import Lease, Recorder, Run
 from receiptlab.store import Store
 
@@ -18,7 +19,7 @@ def play(case: Case, guards: dict | None = None) -> Run:
     """Play the case on a fresh fixture, each actor over a connection of its own.
 
     `guards` replaces the contract's guards, for showing what a missing one does. What the
-    contract answers never stops the play: the run tells where it was not as expected.
+    contract answers never stops the play: the run tells where that was not as expected.
     """
     contract = CONTRACTS[case.contract]
     record = Recorder(
@@ -26,7 +27,7 @@ def play(case: Case, guards: dict | None = None) -> Run:
         name=case.name,
         clauses=case.clauses,
         contract=case.contract,
-        expected=case.expected,
+        kind=case.kind,
         count_names=contract.COUNTS,
     )
     with _Stage(contract, guards) as stage:
@@ -38,10 +39,10 @@ def play(case: Case, guards: dict | None = None) -> Run:
 class _Stage:
     """A fresh fixture in a temporary folder, and one connection for each actor that has called."""
 
-    def __init__(self, contract: type, guards: dict | None) -> None:
+    def __init__(self, contract: type[Contract], guards: dict | None) -> None:
         self.contract = contract
-        self.guards = contract.GUARDS if guards is None else guards
-        self.actors: dict[str, object] = {}
+        self.guards = guards
+        self.actors: dict[str, Contract] = {}
 
     def __enter__(self) -> _Stage:
         self.folder = tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True)
@@ -55,20 +56,20 @@ class _Stage:
         self.observer.store.close()
         self.folder.cleanup()
 
-    def actor(self, name: str) -> object:
+    def actor(self, name: str) -> Contract:
         if name not in self.actors:
             self.actors[name] = self.contract(Store.open(self.path), self.guards)
         return self.actors[name]
 
     def reopen(self) -> None:
         """End every connection; each actor's next call opens the file anew."""
-        for owner in self.actors.values():
-            owner.store.close()
+        for actor in self.actors.values():
+            actor.store.close()
         self.actors.clear()
 
 
 @cache
-def _blank(contract: type) -> bytes:
+def _blank(contract: type[Contract]) -> bytes:
     """A new fixture of the contract, as bytes: copying it is cheaper than making one each time."""
     with Store.temporary(contract.SCHEMA) as store:
         path = store.path
@@ -93,8 +94,8 @@ def _step(record: Recorder, stage: _Stage, call: Call) -> None:
         answer=outcome.facts(),
         counts=counts,
         leases=tuple(Lease(*lease) for lease in stage.observer.leases()),
-        expected=call.expect,
-        wrong=_unreached(call, outcome) + mismatches(call.expect, outcome, counts),
+        expect=call.expect,
+        wrong=mismatches(call.expect, call.fault, outcome, counts),
     )
 
 
@@ -102,36 +103,6 @@ def _outcome(stage: _Stage, call: Call) -> Outcome:
     if call.call == REOPEN:
         stage.reopen()
         return Outcome("read")
-    owner = stage.actor(call.actor)
-    with fault(owner.store, call.fault) if call.fault else contextlib.nullcontext():
-        return attempt(getattr(owner, call.call), **call.args)
-
-
-def _unreached(call: Call, outcome: Outcome) -> tuple[str, ...]:
-    """A fault that never struck proves nothing, so it is never as expected."""
-    if call.fault and outcome.word not in ("unknown", "failed"):
-        return (f"fault {call.fault}: the call never came to it",)
-    return ()
-
-
-def mismatches(expect: dict | None, outcome: Outcome, counts: tuple[int, ...]) -> tuple[str, ...]:
-    """What did not come out as expected, one text each."""
-    if expect is None:
-        return ()
-    facts = outcome.facts()
-    got = {
-        "outcome": outcome.word,
-        "reason": outcome.reason,
-        "fields": list(outcome.fields),
-        "counts": list(counts),
-    }
-    pairs = [(name, expect[name], got[name]) for name in got if name in expect]
-    pairs += [(f"answer {name}", value, facts.get(name)) for name, value in expect.get("answer", {}).items()]
-    return tuple(
-        f"{name}: expected {wanted}, got {was}" for name, wanted, was in pairs if differ(wanted, was)
-    )
-
-
-def differ(wanted: object, was: object) -> bool:
-    """Unequal as JSON has it: true is not 1."""
-    return wanted != was or type(wanted) is not type(was)
+    actor = stage.actor(call.actor)
+    with fault(actor.store, call.fault) if call.fault else contextlib.nullcontext():
+        return attempt(getattr(actor, call.call), **call.args)

@@ -21,7 +21,7 @@ class Step:
 
     `now` is the caller's time, or None for a call that takes none. `counts` stand as the step left
     them, in the order of `Run.count_names`. `fault` names what was done to the call on purpose.
-    `expected` is what the case says should come out; `wrong` lists where that did not hold.
+    `expect` is what the case says should come out; `wrong` lists where that did not hold.
     `harm` names what a counterexample shows here, in a word: duplicated, lost, overwritten, disclosed.
     """
 
@@ -39,7 +39,7 @@ class Step:
     answer: dict = field(default_factory=dict)
     counts: tuple[int, ...] = ()
     leases: tuple[Lease, ...] = ()
-    expected: dict | None = None
+    expect: dict | None = None
     wrong: tuple[str, ...] = ()
 
     @property
@@ -50,14 +50,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Run:
-    """An experiment that was run. `expected` says what its clause is about: a promise that
-    holds, or a counterexample that breaks and must keep breaking in the same way."""
+    """An experiment that was run. `kind` says what it is: a promise that holds, or a counterexample
+    that breaks, and must keep breaking in the same way. `held` is about both: all came out as expected."""
 
     name: str
     title: str
     clauses: tuple[str, ...]
     contract: str
-    expected: str
+    kind: str
     count_names: tuple[str, ...]
     steps: tuple[Step, ...]
 
@@ -88,17 +88,15 @@ class Run:
 
 
 class Recorder:
-    """Collects steps into a Run. `counts` and `leases` are asked after each step."""
+    """Collects steps into a Run, numbered from 1."""
 
-    def __init__(
-        self, title: str, *, clauses=(), contract="", expected="holds", count_names=(), name=""
-    ) -> None:
+    def __init__(self, title: str, *, clauses=(), contract="", kind="holds", count_names=(), name="") -> None:
         self.head = {
             "name": name or title,
             "title": title,
             "clauses": tuple(clauses),
             "contract": contract,
-            "expected": expected,
+            "kind": kind,
             "count_names": tuple(count_names),
         }
         self.steps: list[Step] = []

@@ -1,6 +1,6 @@
 """One SQLite file: made, opened and written in one way. Standard library only.
 
-`Store.write()` is the only way to write, and the only BEGIN IMMEDIATE in the project.
+`Store.write()` is the one way to write, and the only BEGIN IMMEDIATE in the package.
 One writer at a time, one host: WAL needs shared memory and is no protocol between hosts
 (https://www.sqlite.org/wal.html).
 """
@@ -140,15 +140,17 @@ class Store:
         except sqlite3.Error as error:
             raise self._translated(error) from error
 
-    def require(self, *tables: str) -> None:
-        """Raises NotAFixture (tables) when the fixture was made for another contract."""
-        there = {name for (name,) in self.read("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-        missing = sorted(set(tables) - there)
-        if missing:
-            raise NotAFixture(
-                "tables",
-                f"{self.path.name} has no table {', '.join(missing)}; it was made for another contract",
-            )
+    def require(self, schema: tuple[str, ...]) -> None:
+        """Raises NotAFixture (tables) unless the file has the tables of `schema`, to the letter."""
+        there = {sql for (sql,) in self.read("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")}
+        for statement in schema:
+            if statement.startswith("CREATE") and statement not in there:
+                name = statement.split("(")[0].split()[-1]
+                raise NotAFixture(
+                    "tables",
+                    f"{self.path.name} was made for another contract or by another version of the lab: "
+                    f"table {name} is not as it should be; make it anew",
+                )
 
     def close(self) -> None:
         """Close the connection; a temporary fixture is removed with it. Closing twice is harmless."""

@@ -46,7 +46,8 @@ def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -
     for column in columns:
         table.add_column(Text(column), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell), style=STYLES.get(str(cell), "")) for cell in row))
+        cells = [cell for _, cell in zip(columns, row, strict=True)]
+        table.add_row(*(Text(str(cell), style=STYLES.get(str(cell), "")) for cell in cells))
     return table
 
 
@@ -56,7 +57,7 @@ def steps(run: Run) -> Table:
     rows = []
     for step in run.steps:
         now = "–" if step.now is None else step.now
-        verdict = "NO" if step.wrong else "yes" if step.expected is not None else "–"
+        verdict = "NO" if step.wrong else "yes" if step.expect is not None else "–"
         counts = step.counts or ("",) * len(run.count_names)
         rows.append(
             (step.number, step.actor, step.call, now, step.fault, step.outcome, step.why, *counts, verdict)
@@ -65,22 +66,13 @@ def steps(run: Run) -> Table:
 
 
 def runs(title: str, all_runs: Iterable[Run]) -> Table:
-    """A row a run: what its last step gave, and whether every step was as expected."""
-    columns = [
-        "clauses",
-        "case or scenario",
-        "about",
-        "kind",
-        "last outcome",
-        "reason",
-        "counts",
-        "as expected",
-    ]
+    """A row a run: the outcomes of its steps, the counts after the last, and whether all was as expected."""
+    columns = ("clauses", "case or scenario", "kind", "outcomes", "counts", "as expected")
     rows = [
         (
             ", ".join(run.clauses),
             run.name,
-            run.expected,
+            run.kind,
             run.story,
             " ".join(map(str, run.last.counts)),
             "yes" if run.held else "NO",

@@ -1,7 +1,7 @@
 """Argument checks and digests. Standard library only.
 
-Every check returns the value, or raises TypeError (wrong type) or ValueError (wrong value)
-with the argument's name in the message. Nothing is converted, cut or repaired.
+Every check returns the value, or raises WrongType (a TypeError) or WrongValue (a ValueError) with
+the argument's name. Nothing is converted, cut or repaired.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as quoted
 from types import SimpleNamespace
+
+from receiptlab.errors import WrongType, WrongValue
 
 MAX_INTEGER = 2**63 - 1
 """The largest integer that SQLite stores. https://www.sqlite.org/datatype3.html"""
@@ -22,11 +24,11 @@ MAX_TEXT = 128
 def text(name: str, value: object) -> str:
     """A non-empty text of at most 128 characters without control characters or lone surrogates."""
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be a text, not {type(value).__name__}")
+        raise WrongType(name, f"must be a text, not {type(value).__name__}")
     if not value:
-        raise ValueError(f"{name} must not be empty")
+        raise WrongValue(name, "must not be empty")
     if len(value) > MAX_TEXT:
-        raise ValueError(f"{name} must have at most {MAX_TEXT} characters, it has {len(value)}")
+        raise WrongValue(name, f"must have at most {MAX_TEXT} characters, it has {len(value)}")
     if not value.isprintable():
         _only_characters(name, value)
     return value
@@ -37,26 +39,31 @@ def _only_characters(name: str, value: str) -> None:
     for position, character in enumerate(value):
         category = unicodedata.category(character)
         if category == "Cc":
-            raise ValueError(f"{name} has a control character (U+{ord(character):04X}) at {position}")
+            raise WrongValue(name, f"has a control character (U+{ord(character):04X}) at {position}")
         if category == "Cs":
-            raise ValueError(f"{name} has a lone surrogate (U+{ord(character):04X}) at {position}")
+            raise WrongValue(name, f"has a lone surrogate (U+{ord(character):04X}) at {position}")
 
 
 def integer(name: str, value: object, low: int = 0, high: int = MAX_INTEGER) -> int:
     """An integer from `low` to `high`, both included. True, False and 1.0 are no integers here."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+        raise WrongType(name, f"must be an integer, not {type(value).__name__}")
     if not low <= value <= high:
-        raise ValueError(f"{name} must be from {low} to {high}")
+        raise WrongValue(name, f"must be from {low} to {high}")
     return value
+
+
+def countable(name: str, value: object) -> int:
+    """An integer that can still be raised by one."""
+    return integer(name, value, high=MAX_INTEGER - 1)
 
 
 def hex_digest(name: str, value: object) -> str:
     """A SHA-256 digest written as 64 lowercase hexadecimal digits."""
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be a text of 64 hexadecimal digits, not {type(value).__name__}")
+        raise WrongType(name, f"must be a text of 64 hexadecimal digits, not {type(value).__name__}")
     if len(value) != 64 or value.strip("0123456789abcdef"):
-        raise ValueError(f"{name} must be 64 lowercase hexadecimal digits")
+        raise WrongValue(name, "must be 64 lowercase hexadecimal digits")
     return value
 
 

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from receiptlab.cases import CONTRACTS, CaseError, data_folder, load, own_cases, read_case
+from receiptlab.hazards.ablation import without
 from receiptlab.hazards.faults import points_of
 from receiptlab.play import play
 
@@ -30,7 +31,7 @@ def test_case_of_the_lab_is_whole(case):
     for call in case.calls:
         if call.call not in ("reopen", "look"):
             assert call.expect, f"{case.name}:{call.line} expects nothing"
-        if call.call == "accept":
+        if call.call in CONTRACTS[case.contract].POINTS:
             assert "counts" in call.expect, f"{case.name}:{call.line} expects no counts"
         if call.expect and call.expect["outcome"] in ("refused", "invalid", "unknown", "failed"):
             assert call.expect.get("reason"), f"{case.name}:{call.line} expects no reason"
@@ -41,15 +42,31 @@ def test_playing_twice_gives_the_same_run():
         assert play(case).to_dict() == play(case).to_dict()
 
 
-def test_every_crash_point_and_failing_table_has_a_case():
-    faults = {
-        (case.contract, call.call, call.fault) for case in own_cases() for call in case.calls if call.fault
+@pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
+def test_every_crash_point_and_failing_table_is_played(contract):
+    runs = [play(case) for case in own_cases() if case.contract == contract.NAME]
+    faults = {(step.call, step.fault) for run in runs for step in run.steps if step.fault}
+    for call in contract.POINTS:
+        assert {(call, point) for point in points_of(contract, call)} <= faults
+    assert set(contract.TABLES) <= {fault.partition(":")[2] for _, fault in faults}
+
+
+@pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
+def test_every_listed_point_is_reached_and_no_other(contract, monkeypatch):
+    reached = set()
+    monkeypatch.setattr("receiptlab.store._pass", reached.add)
+    for case in own_cases():
+        if case.contract == contract.NAME:
+            play(case)
+    assert reached == {point for call in contract.GUARDS for point in points_of(contract, call)}
+
+
+def test_names_of_cases_are_unique_and_folders_are_contracts():
+    files = list((data_folder() / "cases").glob("*/*.jsonl"))
+    assert len({path.stem for path in files}) == len(files)
+    assert {(path.parent.name, path.stem) for path in files} == {
+        (case.contract, case.name) for case in own_cases()
     }
-    for name, contract in CONTRACTS.items():
-        assert {(name, "accept", point) for point in points_of(contract, "accept")} <= faults
-        assert {
-            (name, "accept", f"{how}") for how in ("update:work", "insert:receipt", "insert:outbox")
-        } <= faults
 
 
 def write(path, *lines):
@@ -65,7 +82,7 @@ def test_a_wrong_expectation_is_told_and_not_hidden(tmp_path):
         "outcome: expected refused, got accepted",
         "reason: expected exists, got ",
         "counts: expected [1, 0, 0], got [0, 0, 0]",
-        "answer fence: expected 2, got None",
+        "answer fence: expected 2, got nothing",
     )
 
 
@@ -90,7 +107,21 @@ def test_a_fault_that_never_strikes_is_not_as_expected(tmp_path):
     accept = load("O-17-accept-not-found").calls[1]
     line = {"actor": "a", "call": "accept", "args": accept.args, "fault": "after_outbox"}
     run = play(read_case(write(tmp_path / "mine.jsonl", HEAD, ADD, line)))
-    assert run.steps[1].wrong == ("fault after_outbox: the call never came to it",)
+    assert run.steps[1].wrong == ("fault after_outbox: it never struck",)
+
+
+def test_a_field_that_the_answer_does_not_have_is_never_as_expected(tmp_path):
+    expect = {"outcome": "accepted", "answer": {"bogus": None}}
+    run = play(read_case(write(tmp_path / "mine.jsonl", HEAD, ADD | {"expect": expect})))
+    assert run.steps[0].wrong == ("answer bogus: expected None, got nothing",)
+
+
+def test_a_statement_that_fails_by_itself_is_not_the_fault(tmp_path):
+    """Without its guard a second add fails at the primary key, not at the trigger."""
+    line = ADD | {"fault": "update:outbox"}
+    case = read_case(write(tmp_path / "mine.jsonl", HEAD, ADD, line))
+    run = play(case, without(CONTRACTS["owner"], "add", "exists"))
+    assert (run.last.outcome, run.last.wrong) == ("failed", ("fault update:outbox: it never struck",))
 
 
 def test_a_byte_order_mark_and_blank_lines_are_no_obstacle(tmp_path):
@@ -185,7 +216,8 @@ def test_the_format_page_names_every_key_call_and_outcome():
     page = (data_folder() / "README.md").read_text(encoding="utf-8")
     words = {*cases._HEAD, *cases._LINE, *cases._EXPECT, *WORDS, cases.REOPEN}
     for contract in CONTRACTS.values():
-        words |= {*contract.CALLS, *contract.COUNTS, *points_of(contract, "accept")}
+        words |= {contract.NAME, *contract.calls(), *contract.COUNTS}
+        words |= {point for call in contract.calls() for point in points_of(contract, call)}
     assert [word for word in sorted(words) if f"`{word}`" not in page] == []
 
 
@@ -194,7 +226,7 @@ def test_the_example_on_the_format_page_plays(tmp_path):
     example = page.split("```json\n")[1].split("```")[0]
     run = play(read_case(write(tmp_path / "example.jsonl", example)))
     assert run.held
-    assert sum(step.expected is not None for step in run.steps) >= 2
+    assert sum(step.expect is not None for step in run.steps) >= 2
 
 
 def test_without_the_data_folder_the_error_says_what_to_do(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,9 @@ def test_run_prints_every_case_and_scenario(capsys):
     for case in own_cases():
         assert case.name in out
     assert "lease-checked-by-the-worker" in out
+    row = next(line for line in out.splitlines() if "O-13-fence" in line)
+    cells = ["O-13", "O-13-fence", "holds", "3 × accepted, refused (key-reused: fence)", "1 1 1", "yes"]
+    assert re.split(r"\s{2,}", row.strip()) == cells
     assert " NO " not in out
     assert err.endswith(" 0 not as expected\n")
 

@@ -3,15 +3,25 @@
 import pytest
 
 from receiptlab.contracts.owner import Owner
-from receiptlab.errors import Indefinite, InjectedFault, NotWritten
+from receiptlab.errors import Indefinite, InjectedFault, NotWritten, Refused
 from receiptlab.hazards.faults import crash_at, failing, fault, points_of
 from tests.conftest import RESULT, WORK
 
 
-def test_every_listed_point_is_reached(owner):
+def test_an_accepted_call_comes_to_every_listed_point_in_order(owner):
     with crash_at(owner.store, "nowhere") as reached:
         owner.accept(**RESULT)
     assert tuple(reached) == points_of(Owner, "accept")
+
+
+def test_a_replay_comes_to_the_last_two_points_and_a_refused_call_to_none(owner):
+    owner.accept(**RESULT)
+    with crash_at(owner.store, "nowhere") as reached:
+        owner.accept(**RESULT)
+        with pytest.raises(Refused):
+            owner.accept(**RESULT | {"fence": 7})
+    assert reached == ["before_commit", "after_commit"]
+    assert points_of(Owner, "look") == ()
 
 
 @pytest.mark.parametrize("point", points_of(Owner, "accept"))

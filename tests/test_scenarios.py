@@ -2,7 +2,9 @@
 
 import pytest
 
+from receiptlab.contracts.owner import Owner
 from receiptlab.scenarios import SCENARIOS, at_once, going_wrong
+from receiptlab.scenarios.lab import Lab
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
@@ -27,7 +29,7 @@ WITNESS = {
 @pytest.mark.parametrize("scenario", going_wrong.SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_counterexample_breaks_with_its_witness(scenario):
     run = scenario()
-    assert run.expected == "breaks"
+    assert run.kind == "breaks"
     assert (run.last.harm, run.last.counts) == WITNESS[run.name]
 
 
@@ -39,3 +41,10 @@ def test_every_witness_has_a_counterexample():
 def test_a_scenario_gives_the_same_run_each_time(scenario):
     first = scenario().to_dict()
     assert all(scenario().to_dict() == first for _ in range(10))
+
+
+def test_a_fault_of_a_scenario_that_never_strikes_is_not_as_expected():
+    lab = Lab("fault", "a fault that strikes nothing", "O-1", Owner)
+    step = lab.step("operator", "counts", None, lab.observer.counts, fault="no_such_point")
+    lab.run()
+    assert step.wrong == ("fault no_such_point: it never struck",)

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
@@ -27,6 +28,7 @@ def test_every_outcome_has_its_own_colour_mark_and_shape():
     for known in (COLOURS, MARKS, SHAPES):
         assert set(known) == set(WORDS)
         assert len(set(known.values())) == len(WORDS)
+    assert not any(mark.isalnum() for mark in MARKS.values())
 
 
 def test_a_timeline_tells_actors_calls_outcomes_reasons_and_leases():
@@ -97,8 +99,6 @@ def test_a_summary_has_a_row_a_run():
 
 
 def test_texts_of_a_user_are_not_taken_as_markup(tmp_path):
-    from dataclasses import replace
-
     run = case("O-13-fence")
     nasty = replace(
         run, title="<script>alert(1)</script> $x^2$", steps=(replace(run.steps[0], actor="<b>$\\frac{}{}$"),)
@@ -106,3 +106,9 @@ def test_texts_of_a_user_are_not_taken_as_markup(tmp_path):
     assert "<script>" not in show.table(nasty).html
     assert "<b>" not in show.table(nasty).html
     assert "<b>$\\frac{}{}$" in words_in(show.timeline(nasty))
+
+
+def test_an_unknown_outcome_without_a_fault_is_told_by_its_reason():
+    run = case("O-02-answer-lost")
+    step = replace(run.steps[2], fault="", reason="SQLITE_IOERR")
+    assert "SQLITE_IOERR" in words_in(show.timeline(replace(run, steps=(*run.steps[:2], step))))

@@ -10,8 +10,8 @@ from tools import notebooks, site
 
 CONTRACT = """\
 id,contract,kind,clause,cases,test,notebook,status
-O-1,owner,holds,"failure before `commit`, a < b",,,01_owner,shown
-O-2,owner,holds,no page yet,,,01_owner 09_later,shown
+O-1,owner,holds,"failure before `commit`, a < b",,,01_owner,done
+O-2,owner,holds,no page yet,,,01_owner 09_later,done
 """
 TEXTS = {
     "00_start": "# Start & go\n\nFirst words. See [the owner](01_owner.ipynb#rows).\n\nMore.",

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiptlab.errors import WrongArgument
 from receiptlab.values import MAX_INTEGER, canonical, hex_digest, integer, sha256, text
 
 A = "a" * 64
@@ -49,8 +50,10 @@ def test_good_texts_pass(value):
     ],
 )
 def test_wrong_values_name_the_argument(check, value, error):
-    with pytest.raises(error, match=r"^the_name "):
+    with pytest.raises(error, match=r"^the_name ") as refused:
         check("the_name", value)
+    assert isinstance(refused.value, WrongArgument)
+    assert refused.value.argument == "the_name"
 
 
 def test_the_ends_of_the_range_pass():

@@ -1,8 +1,18 @@
 """The contracts. One module each, all in one shape; `owner` is the one to read first.
 
-A contract module has, from top to bottom: `SCHEMA` (its tables), `ARGUMENTS` (what each argument
-may be), the frozen dataclasses it answers with, its guards as small named functions, `GUARDS`
-(for each call the guards in their order), and one class over an open Store. Each public call is
-one transaction: it runs its guards, then writes. A guard returns None to go on, returns a saved
-receipt to answer from it, or raises Refused.
+From top to bottom a contract module has
+
+- `SCHEMA`, its tables;
+- `ARGUMENTS`, the rule that each argument must pass;
+- what it answers with: frozen records with an `outcome` (accepted, replayed or read);
+- its guards, small named functions `guard(call, seen)`: `call` holds the checked arguments, `seen`
+  what the transaction has read. A guard returns None to go on, returns a saved answer to end the
+  call with it, or raises Refused;
+- `GUARDS`, for each call its guards in their order: the contract in one place;
+- its SQL, and one class on `shape.Contract`. Each public call that writes is one transaction: see,
+  guard, write.
+
+A guard has the name of the reason that it refuses with (`not_found` for not-found). The guard that
+answers from what is saved is named `replay`. Where two calls need different guards of one name, the
+call's name stands in front (`claim_state`, `accept_state`). The ablation relies on these names.
 """

@@ -8,15 +8,15 @@ that a result is accepted once, and a retry gets the receipt of the first time.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import namedtuple
 from dataclasses import asdict, dataclass, field
+from sqlite3 import Connection
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from receiptlab.contracts.shape import Contract, arguments, writes
 from receiptlab.errors import Refused
-from receiptlab.store import Store
-from receiptlab.values import MAX_INTEGER, canonical, checked, hex_digest, integer, sha256, text
+from receiptlab.values import canonical, checked, countable, hex_digest, integer, sha256, text
 
 SCHEMA = (
     """CREATE TABLE work (
@@ -40,12 +40,6 @@ SCHEMA = (
         staged_at INTEGER NOT NULL) STRICT""",
 )
 
-
-def countable(name: str, value: object) -> int:
-    """An integer that can still be raised by one."""
-    return integer(name, value, high=MAX_INTEGER - 1)
-
-
 ARGUMENTS = {
     "scope": text,
     "work": text,
@@ -67,6 +61,13 @@ Work = namedtuple(
 )
 Work.__doc__ = "A row of `work`. A row that is not there has None in every field."
 Work.outcome = "read"
+
+
+class Seen(NamedTuple):
+    """What a call's transaction has read: the work, and what is saved under the key, if anything."""
+
+    work: Work
+    saved: tuple | None = None
 
 
 @dataclass(frozen=True)
@@ -106,81 +107,80 @@ class Receipt:
 
 
 # The guards. Each looks at one thing, inside the transaction that commits.
-# `call` holds the checked arguments, `work` is the row as it stands.
 
 
-def exists(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if work.state is not None:
+def exists(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.state is not None:
         raise Refused("exists", "this work is there already; take another name")
 
 
-def not_found(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if work.state is None:
+def not_found(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.state is None:
         raise Refused("not-found", "there is no such work in this scope; check both names")
 
 
-def revoked(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if work.revoked:
+def revoked(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.revoked:
         raise Refused("revoked", "this scope was revoked; nothing is accepted or disclosed")
 
 
-def epoch(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if call.epoch != work.epoch:
-        raise Refused("epoch", "the owner is in another epoch; read it again before you go on")
+def epoch(call: SimpleNamespace, seen: Seen) -> None:
+    if call.epoch != seen.work.epoch:
+        raise Refused("epoch", "another epoch is in force; read it again before you go on")
 
 
-def policy(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if call.policy != work.policy:
+def policy(call: SimpleNamespace, seen: Seen) -> None:
+    if call.policy != seen.work.policy:
         raise Refused("policy", "another policy is in force; decide again under that one")
 
 
-def receipt(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> Receipt | None:
-    """A key that was used is answered from its receipt, unless it now names another command."""
-    saved = db.execute(_SAVED, vars(call)).fetchone()
-    if saved is None:
-        return None
-    if saved[-1] != call.digest:
-        raise Refused("key-reused", "this key named another command; take a new key", _differing(db, call))
-    return Receipt(*saved[:-1], outcome="replayed")
+def key_reused(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.saved and seen.saved[-1] != call.digest:
+        fields = _differing(seen.saved[-2], call.command)
+        raise Refused("key-reused", "this key named another command; take a new key", fields)
 
 
-def claim_state(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if work.state not in ("ready", "leased"):
+def replay(call: SimpleNamespace, seen: Seen) -> Receipt | None:
+    return Receipt(*seen.saved[:-2], outcome="replayed") if seen.saved else None
+
+
+def claim_state(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.state not in ("ready", "leased"):
         raise Refused("state", "this work is finished or cancelled; there is nothing to claim")
 
 
-def busy(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if work.state == "leased" and work.expires_at > call.now:
+def busy(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.state == "leased" and seen.work.expires_at > call.now:
         raise Refused("busy", "somebody holds this work; ask again when the lease has expired")
 
 
-def accept_state(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if work.state != "leased":
+def accept_state(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.state != "leased":
         raise Refused("state", "this work is not leased; a result needs a claim first")
 
 
-def fence(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if call.fence != work.fence:
-        raise Refused("fence", "this is not the fence handed out last; somebody else claimed the work")
+def fence(call: SimpleNamespace, seen: Seen) -> None:
+    if call.fence != seen.work.fence:
+        raise Refused("fence", "this is not the fence handed out last; this claim no longer counts")
 
 
-def holder(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if call.actor != work.holder:
+def holder(call: SimpleNamespace, seen: Seen) -> None:
+    if call.actor != seen.work.holder:
         raise Refused("holder", "another actor holds the lease; only the holder may send a result")
 
 
-def expired(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if work.expires_at <= call.now:
+def expired(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.expires_at <= call.now:
         raise Refused("expired", "the lease has expired; claim the work again")
 
 
-def revision(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if call.revision != work.revision:
+def revision(call: SimpleNamespace, seen: Seen) -> None:
+    if call.revision != seen.work.revision:
         raise Refused("revision", "the work has another revision; read it again before you go on")
 
 
-def cancel_state(db: sqlite3.Connection, call: SimpleNamespace, work: Work) -> None:
-    if work.state == "result-recorded":
+def cancel_state(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.state == "result-recorded":
         raise Refused("state", "a result is recorded; it is too late to cancel")
 
 
@@ -192,7 +192,8 @@ GUARDS = {
         revoked,
         epoch,
         policy,
-        receipt,  # after authority: a replay without it learns nothing
+        key_reused,  # after authority: whoever has none learns nothing of a receipt
+        replay,
         accept_state,
         fence,
         holder,
@@ -206,13 +207,13 @@ GUARDS = {
 
 _WORK = "SELECT * FROM work WHERE scope = :scope AND work = :work"
 _ANY_WORK = "SELECT * FROM work WHERE scope = :scope ORDER BY work LIMIT 1"
-_SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, digest
+_SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command, digest
     FROM receipt WHERE scope = :scope AND key = :key"""
 _ADD = """INSERT INTO work VALUES (:scope, :work, :revision, :epoch, :policy,
     (SELECT coalesce(max(revoked), 0) FROM work WHERE scope = :scope),
     0, NULL, NULL, 'ready', 'open', 0, :now)"""
 _CLAIM = """UPDATE work SET fence = fence + 1, holder = :actor, expires_at = :until, state = 'leased',
-    changed_at = :now WHERE scope = :scope AND work = :work RETURNING fence"""
+    changed_at = :now WHERE scope = :scope AND work = :work"""
 _RESULT = """UPDATE work SET revision = revision + 1, results = results + 1, state = 'result-recorded',
     holder = NULL, expires_at = NULL, changed_at = :now WHERE scope = :scope AND work = :work"""
 _RECEIPT = """INSERT INTO receipt (scope, key, work, command, digest, revision, result_digest, accepted_at)
@@ -222,55 +223,58 @@ _CANCEL = "UPDATE work SET state = 'cancelled', changed_at = :now WHERE scope = 
 _AUTHORITY = """UPDATE work SET epoch = :epoch, policy = :policy, changed_at = :now
     WHERE scope = :scope AND work = :work"""
 _REVOKE = "UPDATE work SET revoked = 1, changed_at = :now WHERE scope = :scope"
-_COUNTS = """SELECT (SELECT coalesce(sum(results), 0) FROM work), (SELECT count(*) FROM receipt),
-    (SELECT count(*) FROM outbox)"""
 _LEASES = """SELECT scope || '/' || work, holder, fence, expires_at FROM work
     WHERE state = 'leased' ORDER BY scope, work"""
 
 
-def _differing(db: sqlite3.Connection, call: SimpleNamespace) -> tuple[str, ...]:
-    (saved,) = db.execute(
-        "SELECT command FROM receipt WHERE scope = :scope AND key = :key", vars(call)
-    ).fetchone()
-    before, now = json.loads(saved), json.loads(call.command)
+def _see_work(db: Connection, call: SimpleNamespace) -> Seen:
+    return Seen(Work(*(db.execute(_WORK, vars(call)).fetchone() or ())))
+
+
+def _see_scope(db: Connection, call: SimpleNamespace) -> Seen:
+    return Seen(Work(*(db.execute(_ANY_WORK, vars(call)).fetchone() or ())))
+
+
+def _see_work_and_receipt(db: Connection, call: SimpleNamespace) -> Seen:
+    work = Work(*(db.execute(_WORK, vars(call)).fetchone() or ()))
+    return Seen(work, db.execute(_SAVED, vars(call)).fetchone())
+
+
+def _differing(saved: str, sent: str) -> tuple[str, ...]:
+    before, now = json.loads(saved), json.loads(sent)
     return tuple(name for name in ARGUMENTS if name in now and now[name] != before[name])
 
 
-class Owner:
-    """The owner over an open store.
+class Owner(Contract):
+    """The owner. `now` and `until` are the caller's time, in any one unit."""
 
-    Every call raises ValueError or TypeError for a wrong argument and Refused for what the contract
-    turns down: nothing was written. Locked, NotWritten and Indefinite are as `Store.write` says.
-    `now` and `until` are the caller's time, in any one unit.
-    """
-
+    NAME = "owner"
     SCHEMA = SCHEMA
+    TABLES = ("work", "receipt", "outbox")
     ARGUMENTS = ARGUMENTS
     GUARDS = GUARDS
-    TABLES = ("work", "receipt", "outbox")
-    CALLS = ("add", "claim", "accept", "cancel", "set_authority", "revoke", "look")
-    COUNTS = ("results", "receipts", "outbox")
+    READS = ("look",)
     POINTS: ClassVar = {"accept": ("after_guards", "after_result", "after_receipt", "after_outbox")}
-
-    def __init__(self, store: Store, guards: dict = GUARDS) -> None:
-        store.require(*self.TABLES)
-        self.store = store
-        self.guards = guards
+    COUNTS: ClassVar = {
+        "results": "SELECT coalesce(sum(results), 0) FROM work",
+        "receipts": "SELECT count(*) FROM receipt",
+        "outbox": "SELECT count(*) FROM outbox",
+    }
 
     def add(self, scope: str, work: str, revision: int, epoch: int, policy: str, now: int) -> None:
         """Put a piece of work there, ready to be claimed. Refused: exists.
 
         Work added to a scope that was revoked is revoked as well.
         """
-        self._write(
-            "add", _ADD, scope=scope, work=work, revision=revision, epoch=epoch, policy=policy, now=now
-        )
+        self._transact("add", arguments(locals()), _see_work, writes(_ADD))
 
     def claim(self, scope: str, work: str, actor: str, now: int, until: int) -> Claim:
-        """Lease the work to `actor` from `now` to `until`. Refused: not-found, revoked, state, busy."""
+        """Lease the work to `actor` from `now` to `until`. Refused: not-found, revoked, state, busy.
+
+        The claim has no key of its own: who loses the answer waits for the lease to end.
+        """
         integer("until", until, low=integer("now", now) + 1)
-        rows = self._write("claim", _CLAIM, scope=scope, work=work, actor=actor, now=now, until=until)
-        return Claim(scope, work, actor, rows[0][0], until)
+        return self._transact("claim", arguments(locals()), _see_work, self._claim)
 
     def accept(
         self,
@@ -290,69 +294,49 @@ class Owner:
         Refused, in this order: not-found, revoked, epoch, policy, key-reused (with the names of the
         fields that differ), state, fence, holder, expired, revision.
         """
-        command = locals().copy()  # every argument by its name
-        del command["self"]
+        command = arguments(locals())
         call = checked(ARGUMENTS, command)
         del command["now"]  # a retry comes later and is the same command
         call.command = canonical(command)
         call.digest = sha256(call.command)
-        with self.store.write() as db:
-            saved = self._guard("accept", db, call)
-            return saved or self._record(db, call)
+        return self._run("accept", call, _see_work_and_receipt, self._record)
 
     def cancel(self, scope: str, work: str, now: int) -> None:
         """Cancel the work for good, leased or not. Refused: not-found, state (a result is recorded)."""
-        self._write("cancel", _CANCEL, scope=scope, work=work, now=now)
+        self._transact("cancel", arguments(locals()), _see_work, writes(_CANCEL))
 
     def set_authority(self, scope: str, work: str, epoch: int, policy: str, now: int) -> None:
         """Say which epoch and policy are in force for the work from now on. Refused: not-found."""
-        self._write("set_authority", _AUTHORITY, scope=scope, work=work, epoch=epoch, policy=policy, now=now)
+        self._transact("set_authority", arguments(locals()), _see_work, writes(_AUTHORITY))
 
     def revoke(self, scope: str, now: int) -> None:
-        """Revoke the scope: all its work, for good. Refused: not-found (no work in the scope)."""
-        self._write("revoke", _REVOKE, _ANY_WORK, scope=scope, now=now)
+        """Revoke the scope for good: its work takes no claim and no result. Refused: not-found."""
+        self._transact("revoke", arguments(locals()), _see_scope, writes(_REVOKE))
 
     def look(self, scope: str, work: str) -> Work:
-        """The row as it stands. Refused: not-found."""
-        call = checked(ARGUMENTS, {"scope": scope, "work": work})
-        rows = self.store.read(_WORK, vars(call))
-        if not rows:
-            raise Refused("not-found", "there is no such work in this scope; check both names")
-        return Work(*rows[0])
-
-    def counts(self) -> tuple[int, int, int]:
-        """How many results, receipts and outbox rows the file holds."""
-        return self.store.read(_COUNTS)[0]
+        """The row as it stands, for an operator: it asks for no authority. Refused: not-found."""
+        call = checked(ARGUMENTS, arguments(locals()))
+        seen = Seen(Work(*next(iter(self.store.read(_WORK, vars(call))), ())))
+        not_found(call, seen)
+        return seen.work
 
     def leases(self) -> list[tuple[str, str, int, int]]:
-        """Who holds what: (scope/work, holder, fence, end) of each lease, expired ones included."""
+        """(scope/work, holder, fence, end) of each lease, expired ones included."""
         return self.store.read(_LEASES)
 
-    def _write(self, name: str, sql: str, row: str = _WORK, **arguments: object) -> list[tuple]:
-        call = checked(ARGUMENTS, arguments)
-        with self.store.write() as db:
-            self._guard(name, db, call, row)
-            return db.execute(sql, arguments).fetchall()
+    def _claim(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Claim:
+        db.execute(_CLAIM, vars(call))
+        return Claim(call.scope, call.work, call.actor, seen.work.fence + 1, call.until)
 
-    def _guard(
-        self, name: str, db: sqlite3.Connection, call: SimpleNamespace, row: str = _WORK
-    ) -> Receipt | None:
-        work = Work(*(db.execute(row, vars(call)).fetchone() or ()))
-        for guard in self.guards[name]:
-            saved = guard(db, call, work)
-            if saved is not None:
-                return saved
-        return None
-
-    def _record(self, db: sqlite3.Connection, call: SimpleNamespace) -> Receipt:
+    def _record(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Receipt:
         reach = self.store.reach
         reach("after_guards")
         db.execute(_RESULT, vars(call))
         reach("after_result")
-        receipt_id = db.execute(_RECEIPT, vars(call)).lastrowid
+        number = db.execute(_RECEIPT, vars(call)).lastrowid
         reach("after_receipt")
-        db.execute(_OUTBOX, (receipt_id, call.now))
+        db.execute(_OUTBOX, (number, call.now))
         reach("after_outbox")
         return Receipt(
-            receipt_id, call.scope, call.key, call.work, call.revision + 1, call.result_digest, call.now
+            number, call.scope, call.key, call.work, call.revision + 1, call.result_digest, call.now
         )

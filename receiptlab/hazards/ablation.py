@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from receiptlab.contracts.shape import Contract
 
-def guard_names(contract: type) -> list[tuple[str, str]]:
+
+def guard_names(contract: type[Contract]) -> list[tuple[str, str]]:
     """(call, guard) of every guard, in the order in which a call runs them."""
     return [(call, guard.__name__) for call, guards in contract.GUARDS.items() for guard in guards]
 
 
-def without(contract: type, call: str, name: str) -> dict:
+def without(contract: type[Contract], call: str, name: str) -> dict:
     """The contract's guards but for this one. KeyError when there is no such guard."""
     if (call, name) not in guard_names(contract):
         raise KeyError(f"{call} has no guard {name}")
@@ -21,13 +23,13 @@ def without(contract: type, call: str, name: str) -> dict:
     return contract.GUARDS | {call: kept}
 
 
-def first(contract: type, call: str, name: str) -> dict:
+def first(contract: type[Contract], call: str, name: str) -> dict:
     """The contract's guards with this one moved to the front: the right checks in a wrong order."""
     moved = [guard for guard in contract.GUARDS[call] if guard.__name__ == name]
     return contract.GUARDS | {call: (*moved, *without(contract, call, name)[call])}
 
 
-def watched(contract: type) -> tuple[dict, set[tuple[str, str]]]:
+def watched(contract: type[Contract]) -> tuple[dict, set[tuple[str, str]]]:
     """The contract's guards, and a set that fills with each guard that refused or answered a call."""
     acted: set[tuple[str, str]] = set()
     watching = {

@@ -13,20 +13,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from receiptlab.contracts.shape import Contract
 from receiptlab.errors import InjectedFault
 from receiptlab.store import POINTS, Store
 
 STATEMENTS = ("insert", "update", "delete")
 
 
-def points_of(contract: type, call: str) -> tuple[str, ...]:
-    """Every crash point that this call of the contract comes to, in its order."""
-    return (*contract.POINTS.get(call, ()), *POINTS)
+def points_of(contract: type[Contract], call: str) -> tuple[str, ...]:
+    """Every crash point that an accepted call comes to, in its order. A replay comes to the last two
+    only, a refused call to none, and a call that only looks has none."""
+    return (*contract.POINTS.get(call, ()), *POINTS) if call in contract.GUARDS else ()
 
 
 @contextlib.contextmanager
 def crash_at(store: Store, point: str) -> Iterator[list[str]]:
-    """Raise InjectedFault when the store's next call comes to `point`.
+    """Raise InjectedFault whenever a call on this store comes to `point`, for the time of the block.
 
     Gives the list of the points that were reached; a run that never came to `point` should fail.
     """

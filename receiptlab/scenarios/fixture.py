@@ -8,7 +8,7 @@ from pathlib import Path
 
 from receiptlab.contracts.owner import SCHEMA, Owner
 from receiptlab.engine import wal_reset_defect
-from receiptlab.outcomes import Outcome, attempt
+from receiptlab.outcomes import Outcome, attempt, mismatches
 from receiptlab.record import Recorder, Run
 from receiptlab.scenarios.lab import Lab
 from receiptlab.store import APPLICATION_ID, SCHEMA_VERSION, Store
@@ -26,11 +26,12 @@ VERSIONS = {
 }
 
 
-def _note(record: Recorder, call: str, outcome: Outcome, *, note: str = "", wanted: str = "") -> None:
+def _note(record: Recorder, call: str, outcome: Outcome, wanted: str) -> None:
     """One step without counts; `wanted` is the outcome with its reason that is expected."""
-    came = f"{outcome.word} {outcome.reason}".strip()
-    wrong = (f"expected {wanted}, got {came}",) if wanted and wanted != came else ()
-    record.add("operator", call, None, outcome.word, reason=outcome.reason, note=note, wrong=wrong)
+    word, _, reason = wanted.partition(" ")
+    expect = {"outcome": word, "reason": reason}
+    wrong = mismatches(expect, "", outcome, ())
+    record.add("operator", call, None, outcome.word, reason=outcome.reason, expect=expect, wrong=wrong)
 
 
 def _close(outcome: Outcome) -> Outcome:
@@ -44,12 +45,12 @@ def created_once() -> Run:
     record = Recorder("a fixture is never made over something", name="created-once", clauses=("F-1",))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "fixture.db"
-        _note(record, "create", _close(attempt(Store.create, path, SCHEMA)), wanted="accepted")
+        _note(record, "create", _close(attempt(Store.create, path, SCHEMA)), "accepted")
         before = path.read_bytes()
-        _note(record, "create again", _close(attempt(Store.create, path, SCHEMA)), wanted="failed exists")
+        _note(record, "create again", _close(attempt(Store.create, path, SCHEMA)), "failed exists")
         same = "unchanged" if path.read_bytes() == before else "changed"
-        _note(record, "compare the file", Outcome("read", same), wanted="read unchanged")
-        _note(record, "open", _close(attempt(Store.open, path)), wanted="accepted")
+        _note(record, "compare the file", Outcome("read", same), "read unchanged")
+        _note(record, "open", _close(attempt(Store.open, path)), "accepted")
     return record.run()
 
 
@@ -80,9 +81,9 @@ def only_fixtures_are_opened() -> Run:
             "version": "schema-version",
         }
         for name, reason in refused.items():
-            _note(record, f"open {name}", _close(attempt(Store.open, here / name)), wanted=f"failed {reason}")
+            _note(record, f"open {name}", _close(attempt(Store.open, here / name)), f"failed {reason}")
         same = "unchanged" if {path: path.read_bytes() for path in here.iterdir()} == before else "changed"
-        _note(record, "compare the files", Outcome("read", same), wanted="read unchanged")
+        _note(record, "compare the files", Outcome("read", same), "read unchanged")
     return record.run()
 
 
@@ -154,7 +155,7 @@ def wal_reset_range() -> Run:
     record = Recorder("which versions have the WAL-reset defect", name="wal-reset-range", clauses=("F-5",))
     for version, expected in VERSIONS.items():
         answer = Outcome("read", "yes" if wal_reset_defect(version) else "no")
-        _note(record, ".".join(map(str, version)), answer, wanted=f"read {expected}")
+        _note(record, ".".join(map(str, version)), answer, f"read {expected}")
     return record.run()
 
 

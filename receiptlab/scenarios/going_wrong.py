@@ -158,7 +158,7 @@ def receipt_before_authority() -> Run:
     lab = Lab(
         "receipt-before-authority", "the saved receipt is looked for before authority", "O-9", Owner, "breaks"
     )
-    owner = Owner(lab.store, first(Owner, "accept", "receipt"))
+    owner = Owner(lab.store, first(Owner, "accept", "replay"))
     work = {"scope": "shop", "work": "order-17"}
     result = work | {"actor": "worker-a", "key": "key-1", "revision": 1, "epoch": 1, "policy": "policy-1"}
     result |= {"fence": 1, "result_digest": ONE}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from receiptlab.contracts.shape import Contract
 from receiptlab.hazards.faults import fault as injected
-from receiptlab.outcomes import attempt
-from receiptlab.play import mismatches
+from receiptlab.outcomes import Outcome, attempt, mismatches
 from receiptlab.record import Lease, Recorder, Run, Step
 from receiptlab.store import Store
 
@@ -15,15 +15,17 @@ from receiptlab.store import Store
 class Lab:
     """Runs the steps of one scenario on a fixture of `contract` and records them."""
 
-    def __init__(self, name: str, title: str, clauses: str, contract: type, expected: str = "holds") -> None:
+    def __init__(
+        self, name: str, title: str, clauses: str, contract: type[Contract], kind: str = "holds"
+    ) -> None:
         self.store = Store.temporary(contract.SCHEMA)
         self.observer = contract(self.store.again())
         self.record = Recorder(
             title,
             name=name,
             clauses=clauses.split(),
-            contract=contract.__name__.lower(),
-            expected=expected,
+            contract=contract.NAME,
+            kind=kind,
             count_names=contract.COUNTS,
         )
 
@@ -46,7 +48,7 @@ class Lab:
             outcome = attempt(function, *args, **kwargs)
         return self.note(actor, call, now, outcome, expect=expect, fault=fault, harm=harm)
 
-    def note(self, actor: str, call: str, now: int | None, outcome: object, **facts: object) -> Step:
+    def note(self, actor: str, call: str, now: int | None, outcome: Outcome, **facts: object) -> Step:
         """Record an outcome that was come by in another way, with what the file holds after it."""
         counts = self.observer.counts()
         return self.record.add(
@@ -59,10 +61,8 @@ class Lab:
             answer=outcome.facts(),
             counts=counts,
             leases=tuple(Lease(*lease) for lease in self.observer.leases()),
-            expected=facts.get("expect"),
-            fault=facts.get("fault", ""),
-            harm=facts.get("harm", ""),
-            wrong=mismatches(facts.get("expect"), outcome, counts),
+            wrong=mismatches(facts.get("expect"), facts.get("fault", ""), outcome, counts),
+            **facts,
         )
 
     def run(self) -> Run:

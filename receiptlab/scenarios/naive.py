@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from typing import ClassVar
 
-from receiptlab.store import Store
+from receiptlab.contracts.shape import Contract
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,10 @@ class Looked:
     outcome: str = "read"
 
 
-class Naive:
+class Naive(Contract):
     """One row of work, its receipts and an outbox, over an open store."""
 
+    NAME = "naive"
     SCHEMA = (
         """CREATE TABLE work (results INTEGER NOT NULL, result_digest TEXT NULL, holder TEXT NULL,
             fence INTEGER NOT NULL, expires_at INTEGER NULL) STRICT""",
@@ -40,16 +42,13 @@ class Naive:
         "CREATE TABLE outbox (id INTEGER NOT NULL PRIMARY KEY, result_digest TEXT NOT NULL) STRICT",
         "INSERT INTO work VALUES (0, NULL, NULL, 0, NULL)",
     )
-    COUNTS = ("results", "receipts", "outbox")
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    def counts(self) -> tuple[int, int, int]:
-        """How many results, receipts and outbox rows the file holds."""
-        return self.store.read(
-            "SELECT results, (SELECT count(*) FROM receipt), (SELECT count(*) FROM outbox) FROM work"
-        )[0]
+    TABLES = ("work", "receipt", "outbox")
+    GUARDS: ClassVar = {}
+    COUNTS: ClassVar = {
+        "results": "SELECT results FROM work",
+        "receipts": "SELECT count(*) FROM receipt",
+        "outbox": "SELECT count(*) FROM outbox",
+    }
 
     def leases(self) -> list[tuple[str, str, int, int]]:
         """Who holds the work, as for the owner."""

@@ -34,7 +34,7 @@ MARKS = {
     "refused": "✕",
     "failed": "⊘",
     "unknown": "?",
-    "read": "h",
+    "read": "○",
     "invalid": "∅",
 }
 SHAPES = {

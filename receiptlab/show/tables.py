@@ -56,7 +56,7 @@ def summary(runs: Iterable[Run]) -> Table:
     frame = pd.DataFrame([_summary_row(run) for run in runs])
     if not frame["what went wrong"].any():
         frame = frame.drop(columns="what went wrong")
-    if all(run.expected == "holds" for run in runs):
+    if all(run.kind == "holds" for run in runs):
         frame = frame.drop(columns="kind")
     return _table(frame, "summary-" + runs[0].name, "")
 
@@ -70,7 +70,7 @@ def _summary_row(run: Run) -> dict[str, object]:
         "outcomes": run.story,
         "counts": " ".join(map(str, run.last.counts)) or "–",
         "what went wrong": f"‼ {harms[-1]}" if harms else "",
-        "kind": run.expected,
+        "kind": run.kind,
         "as expected": "yes" if run.held else "NO",
     }
 

@@ -142,7 +142,7 @@ def _draw_bar(axes, bar: _Bar, y: int, left: float, right: float) -> None:
 
 def _draw_call(axes, step: Step, y: int, database: int) -> None:
     colour, x = COLOURS[step.outcome], step.number
-    before_commit = step.outcome == "unknown" and step.fault != "after_commit"
+    before_commit = step.outcome == "unknown" and step.fault not in ("", "after_commit")
     reached = database - 0.16 if not before_commit else y + (database - y) * 0.62
     lost = step.outcome == "unknown"
     sent = step.outcome != "invalid"
@@ -185,8 +185,8 @@ def _draw_call(axes, step: Step, y: int, database: int) -> None:
 
 
 def _words(step: Step) -> str:
-    fault = {"before_commit": "crash before commit", "after_commit": "answer lost"}
-    why = step.why if step.outcome != "unknown" else fault.get(step.fault, f"crash {step.fault}")
+    lost = {"before_commit": "crash before commit", "after_commit": "answer lost", "": step.why}
+    why = lost.get(step.fault, f"crash {step.fault}") if step.outcome == "unknown" else step.why
     wrapped = textwrap.fill(why.replace("_", "_\u200b"), 20) if why else ""
     return "\n".join(part for part in (f"{step.call}: {step.outcome}", wrapped.replace("\u200b", "")) if part)
 
