@@ -39,7 +39,7 @@ run: setup
 	@$(IN_VENV) -m receiptlab run
 
 bench: setup
-	@$(IN_VENV) tools/bench.py
+	@$(IN_VENV) -m tools.bench
 
 html: setup
 	@$(IN_VENV) tools/site.py

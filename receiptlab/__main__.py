@@ -10,8 +10,9 @@ import argparse
 import json
 import os
 import sys
+from pathlib import Path
 
-from receiptlab import engine, terminal
+from receiptlab import engine, golden, terminal
 from receiptlab.cases import CaseError, contract_map, data_folder, own_cases, read_case
 from receiptlab.errors import LabError
 from receiptlab.play import play
@@ -19,6 +20,8 @@ from receiptlab.record import Run
 from receiptlab.scenarios import SCENARIOS
 
 JSON_FORMAT = 1
+SHOWN = 10
+"""How many differences are printed."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m receiptlab", description="A teaching lab on receipts.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="play every case and scenario of the lab, one row each")
+    run.add_argument("--check", action="store_true", help="compare the whole result with data/results.json")
+    run.add_argument("--output", metavar="FILE", help="write the whole result to FILE")
+    run.add_argument("--overwrite", action="store_true", help="write over FILE if it is there")
     run.set_defaults(command=_run)
     one = commands.add_parser("play", help="play your own case files and show what the contract answers")
     one.add_argument(
@@ -65,9 +71,32 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    runs = [play(case) for case in own_cases()] + [scenario() for scenario in SCENARIOS]
-    terminal.console().print(terminal.runs("every case and scenario", runs))
-    return _verdict(runs)
+    stored = golden.read(golden.golden_file()) if options.check else None
+    runs = [run() for run in terminal.progress("playing", golden.experiments())]
+    if not (options.check or options.output):
+        terminal.console().print(terminal.runs("every case and scenario", runs))
+    status = _verdict(runs)
+    for line in golden.unreached(runs):
+        print(line, file=sys.stderr)
+        status = 1
+    made = golden.result(runs) if options.check or options.output else {}
+    if options.output:
+        golden.write(Path(options.output), made, options.overwrite)
+    return max(status, _compare(stored, made)) if options.check else status
+
+
+def _compare(stored: dict, made: dict) -> int:
+    different = list(golden.differences(stored, made))
+    for line in different[:SHOWN]:
+        print(line, file=sys.stderr)
+    more = f", the first {SHOWN} are above" if len(different) > SHOWN else ""
+    told = (
+        f"{len(different)} difference{'s' * (len(different) > 1)} from the stored result{more}"
+        if different
+        else "the same as the stored result"
+    )
+    print(told, file=sys.stderr)
+    return 1 if different else 0
 
 
 def _play(options: argparse.Namespace) -> int:

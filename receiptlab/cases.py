@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from receiptlab.contracts.owner import Owner
+from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.shape import Contract
 from receiptlab.errors import LabError
 from receiptlab.hazards.faults import STATEMENTS, points_of
+from receiptlab.hazards.tampering import TAMPERING
 from receiptlab.outcomes import WORDS
 from receiptlab.values import integer, text
 
@@ -27,9 +28,8 @@ MAX_LINE = 65_536
 """The longest line, in bytes."""
 MAX_LINES = 10_000
 
-CONTRACTS: dict[str, type[Contract]] = {contract.NAME: contract for contract in (Owner,)}
-REOPEN = "reopen"
-"""A call that every contract's case may make: all connections end, the file is opened anew."""
+FILE_CALLS = ("reopen", "snapshot", "restore")
+"""What any case may do with the file: open it anew, keep a copy, put the copy back."""
 
 _HEAD = {"format": int, "case": str, "clause": list, "contract": str, "expected": str, "note": str}
 _LINE = {"actor": str, "call": str, "args": dict, "fault": str, "expect": dict, "harm": str, "note": str}
@@ -81,6 +81,11 @@ def contract_map() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def measured_prices() -> dict:
+    """What `data/prices.json` holds: the measured price of each policy of retention."""
+    return json.loads((data_folder() / "prices.json").read_text(encoding="utf-8"))
+
+
 @cache
 def own_cases() -> tuple[Case, ...]:
     """Every case of the lab, by name. A test sees to it that no two share one."""
@@ -110,6 +115,7 @@ def read_case(path: str | os.PathLike) -> Case:
     calls = tuple(_call(place, line, contract) for place, line in lines)
     if not calls:
         raise CaseError(f"{path}: there is no call after the head")
+    _snapshot_first(path, calls)
     return Case(
         path.name.removesuffix(".jsonl"),
         head["case"],
@@ -119,6 +125,13 @@ def read_case(path: str | os.PathLike) -> Case:
         calls,
         head.get("note", ""),
     )
+
+
+def _snapshot_first(path: Path, calls: tuple[Call, ...]) -> None:
+    names = [call.call for call in calls]
+    if "restore" in names and "snapshot" not in names[: names.index("restore")]:
+        line = calls[names.index("restore")].line
+        raise CaseError(f"{path}:{line}: restore needs a snapshot before it")
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict]]:
@@ -224,13 +237,14 @@ def _call(where: str, line: dict, contract: type[Contract]) -> Call:
 
 
 def _check_args(where: str, name: str, args: dict, contract: type[Contract], expect: dict | None) -> None:
-    if name == REOPEN:
+    if name in FILE_CALLS:
         if args:
-            raise CaseError(f"{where}: {REOPEN} takes no args")
+            raise CaseError(f"{where}: {name} takes no args")
         return
-    if name not in contract.calls():
-        raise CaseError(f"{where}: unknown call {name!r}; known are {', '.join((*contract.calls(), REOPEN))}")
-    wanted = [p for p in inspect.signature(getattr(contract, name)).parameters if p != "self"]
+    known = {call: getattr(contract, call) for call in contract.calls()} | TAMPERING.get(contract.NAME, {})
+    if name not in known:
+        raise CaseError(f"{where}: unknown call {name!r}; known are {', '.join((*known, *FILE_CALLS))}")
+    wanted = list(inspect.signature(known[name]).parameters)[1:]
     for arg in args:
         if arg not in wanted:
             raise CaseError(f"{where}: {name} has no argument {arg!r}; it takes {', '.join(wanted)}")

@@ -30,15 +30,17 @@ class Outcome:
     answer: object = None
 
     def facts(self) -> dict[str, object]:
-        """The answer's fields as plain data; empty where there is no answer."""
-        if is_dataclass(self.answer):
+        """The answer's fields as JSON has them; empty where there is no answer."""
+        if isinstance(self.answer, dict):
+            facts = dict(self.answer)
+        elif is_dataclass(self.answer):
             facts = asdict(self.answer)
         elif hasattr(self.answer, "_asdict"):
             facts = self.answer._asdict()
         else:
             return {}
         facts.pop("outcome", None)
-        return facts
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
 
 
 def attempt(call: Callable[..., object], /, *args: object, **kwargs: object) -> Outcome:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
-from receiptlab.cases import CONTRACTS, REOPEN, Call, Case
+from receiptlab.cases import FILE_CALLS, Call, Case
+from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.shape import Contract
 from receiptlab.hazards.faults import fault
+from receiptlab.hazards.tampering import TAMPERING
 from receiptlab.outcomes import Outcome, attempt, mismatches
 from receiptlab.record import Lease, Recorder, Run
 from receiptlab.store import Store
@@ -47,6 +50,7 @@ class _Stage:
     def __enter__(self) -> _Stage:
         self.folder = tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True)
         self.path = Path(self.folder.name) / "fixture.db"
+        self.copy = Path(self.folder.name) / "copy.db"
         self.path.write_bytes(_blank(self.contract))
         self.observer = self.contract(Store.open(self.path))
         return self
@@ -66,6 +70,20 @@ class _Stage:
         for actor in self.actors.values():
             actor.store.close()
         self.actors.clear()
+
+    def snapshot(self) -> None:
+        """Keep a copy of the file as it is now, made with SQLite's backup API."""
+        self.copy.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(self.copy)) as copy:
+            self.observer.store.db.backup(copy)
+
+    def restore(self) -> None:
+        """End every connection and put the copy in the file's place. Without a copy: nothing happens."""
+        self.reopen()
+        self.observer.store.close()
+        if self.copy.exists():
+            self.path.write_bytes(self.copy.read_bytes())
+        self.observer = self.contract(Store.open(self.path))
 
 
 @cache
@@ -100,9 +118,11 @@ def _step(record: Recorder, stage: _Stage, call: Call) -> None:
 
 
 def _outcome(stage: _Stage, call: Call) -> Outcome:
-    if call.call == REOPEN:
-        stage.reopen()
+    if call.call in FILE_CALLS:
+        getattr(stage, call.call)()
         return Outcome("read")
     actor = stage.actor(call.actor)
+    behind = TAMPERING.get(actor.NAME, {}).get(call.call)
+    function = partial(behind, actor) if behind else getattr(actor, call.call)
     with fault(actor.store, call.fault) if call.fault else contextlib.nullcontext():
-        return attempt(getattr(actor, call.call), **call.args)
+        return attempt(function, **call.args)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -36,6 +37,12 @@ def console() -> Console:
     if not out.is_terminal and "COLUMNS" not in os.environ:
         out = _Console(markup=False, highlight=False, emoji=False, width=_PIPED_WIDTH)
     return out
+
+
+def progress(what: str, steps: Sequence) -> Iterable:
+    """The steps, with a bar on standard error while they run; none where that is no terminal."""
+    err = Console(stderr=True)
+    return track(steps, description=what, console=err, transient=True, disable=not err.is_terminal)
 
 
 def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

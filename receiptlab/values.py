@@ -20,6 +20,9 @@ MAX_INTEGER = 2**63 - 1
 MAX_TEXT = 128
 """The longest name or key, in characters."""
 
+MAX_BODY = 1_048_576
+"""The longest payload, in bytes of UTF-8."""
+
 
 def text(name: str, value: object) -> str:
     """A non-empty text of at most 128 characters without control characters or lone surrogates."""
@@ -64,6 +67,19 @@ def hex_digest(name: str, value: object) -> str:
         raise WrongType(name, f"must be a text of 64 hexadecimal digits, not {type(value).__name__}")
     if len(value) != 64 or value.strip("0123456789abcdef"):
         raise WrongValue(name, "must be 64 lowercase hexadecimal digits")
+    return value
+
+
+def utf8(name: str, value: object) -> str:
+    """A text of any characters but lone surrogates, empty too, of at most 1 MiB in UTF-8."""
+    if not isinstance(value, str):
+        raise WrongType(name, f"must be a text, not {type(value).__name__}")
+    try:
+        size = len(value) if value.isascii() else len(value.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise WrongValue(name, f"has a lone surrogate at {error.start}") from None
+    if size > MAX_BODY:
+        raise WrongValue(name, f"must have at most {MAX_BODY} bytes in UTF-8, it has {size}")
     return value
 
 

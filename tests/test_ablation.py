@@ -2,8 +2,8 @@
 
 import pytest
 
-from receiptlab.cases import CONTRACTS
 from receiptlab.contracts.owner import Owner
+from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.hazards.ablation import first, guard_names, without
 from receiptlab.scenarios.ablation import ablate, label
 

@@ -5,9 +5,11 @@ import shutil
 
 import pytest
 
-from receiptlab.cases import CONTRACTS, CaseError, data_folder, load, own_cases, read_case
+from receiptlab.cases import FILE_CALLS, CaseError, data_folder, load, own_cases, read_case
+from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.hazards.ablation import without
 from receiptlab.hazards.faults import points_of
+from receiptlab.hazards.tampering import TAMPERING
 from receiptlab.play import play
 
 HEAD = {"format": 1, "case": "mine", "contract": "owner"}
@@ -29,7 +31,7 @@ def test_case_of_the_lab_is_whole(case):
     """Every case names its clauses, and expects the outcome and the counts where it matters."""
     assert case.clauses
     for call in case.calls:
-        if call.call not in ("reopen", "look"):
+        if call.call not in (*FILE_CALLS, "look"):
             assert call.expect, f"{case.name}:{call.line} expects nothing"
         if call.call in CONTRACTS[case.contract].POINTS:
             assert "counts" in call.expect, f"{case.name}:{call.line} expects no counts"
@@ -139,7 +141,7 @@ BAD = {
     "wrong type in head": ([HEAD | {"clause": "O-1"}, ADD], ":1: clause in the head must be a list, not a text"),
     "clause of a wrong type": ([HEAD | {"clause": [1]}, ADD], ":1: clause must be a text"),
     "no contract": ([{"case": "mine"}, ADD], ":1: contract is missing"),
-    "unknown contract": ([HEAD | {"contract": "x"}, ADD], ":1: unknown contract 'x'; known are owner"),
+    "unknown contract": ([HEAD | {"contract": "x"}, ADD], ":1: unknown contract 'x'; known are owner, retention"),
     "other format": ([HEAD | {"format": 2}, ADD], ":1: this is format 2, this lab reads format 1"),
     "bool as format": ([HEAD | {"format": True}, ADD], ":1: format in the head must be an integer"),
     "wrong expected": ([HEAD | {"expected": "maybe"}, ADD], ":1: expected in the head must be holds or breaks"),
@@ -157,6 +159,7 @@ BAD = {
     "fault on another table": ([HEAD, ADD | {"fault": "insert:sqlite_schema"}], ":2: unknown fault"),
     "fault on reopen": ([HEAD, ADD, {"actor": "a", "call": "reopen", "fault": "after_commit"}], ":3: unknown fault"),
     "reopen with args": ([HEAD, {"actor": "a", "call": "reopen", "args": {"now": 1}}], ":2: reopen takes no args"),
+    "restore without a snapshot": ([HEAD, ADD, {"actor": "a", "call": "restore"}], ":3: restore needs a snapshot"),
     "unknown outcome": ([HEAD, ADD | {"expect": {"outcome": "fine"}}], ":2: unknown outcome 'fine'"),
     "no outcome": ([HEAD, ADD | {"expect": {}}], ":2: outcome is missing in the expect"),
     "unknown in expect": ([HEAD, ADD | {"expect": {"outcome": "read", "x": 1}}], ":2: unknown key 'x' in the expect"),
@@ -214,9 +217,9 @@ def test_the_format_page_names_every_key_call_and_outcome():
     from receiptlab.outcomes import WORDS
 
     page = (data_folder() / "README.md").read_text(encoding="utf-8")
-    words = {*cases._HEAD, *cases._LINE, *cases._EXPECT, *WORDS, cases.REOPEN}
+    words = {*cases._HEAD, *cases._LINE, *cases._EXPECT, *WORDS, *FILE_CALLS}
     for contract in CONTRACTS.values():
-        words |= {contract.NAME, *contract.calls(), *contract.COUNTS}
+        words |= {contract.NAME, *contract.calls(), *contract.COUNTS, *TAMPERING.get(contract.NAME, {})}
         words |= {point for call in contract.calls() for point in points_of(contract, call)}
     assert [word for word in sorted(words) if f"`{word}`" not in page] == []
 

@@ -19,7 +19,7 @@ FLOORS = [
     {"cases"},
     {"play"},
     {"scenarios"},
-    {"show", "lesson", "terminal"},
+    {"show", "lesson", "terminal", "golden"},
     {"__main__"},
 ]
 SMALL = [PACKAGE / f"{name}.py" for name in ("store", "values", "errors")] + sorted(

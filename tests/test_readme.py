@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from receiptlab.cases import CONTRACTS, contract_map
+from receiptlab.cases import contract_map
+from receiptlab.contracts.registry import CONTRACTS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

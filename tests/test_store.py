@@ -6,8 +6,8 @@ import sqlite3
 
 import pytest
 
-from receiptlab.cases import CONTRACTS
 from receiptlab.contracts.owner import SCHEMA, Owner
+from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.errors import Definite, Indefinite, Locked, NotAFixture, NotWritten, Refused
 from receiptlab.scenarios.naive import Naive
 from receiptlab.store import APPLICATION_ID, SCHEMA_VERSION, Store

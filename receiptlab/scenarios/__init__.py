@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from receiptlab.record import Run
-from receiptlab.scenarios import at_once, fixture, going_wrong
+from receiptlab.scenarios import at_once, fixture, going_wrong, retention
 
-SCENARIOS: tuple[Callable[[], Run], ...] = (*fixture.SCENARIOS, *at_once.SCENARIOS, *going_wrong.SCENARIOS)
+SCENARIOS: tuple[Callable[[], Run], ...] = (
+    *fixture.SCENARIOS,
+    *at_once.SCENARIOS,
+    *going_wrong.SCENARIOS,
+    *retention.SCENARIOS,
+)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from receiptlab.contracts.shape import Contract
 from receiptlab.hazards.faults import fault as injected
@@ -18,8 +20,11 @@ class Lab:
     def __init__(
         self, name: str, title: str, clauses: str, contract: type[Contract], kind: str = "holds"
     ) -> None:
-        self.store = Store.temporary(contract.SCHEMA)
-        self.observer = contract(self.store.again())
+        self.contract = contract
+        self._folder = tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True)
+        self.path = Path(self._folder.name) / "fixture.db"
+        Store.create(self.path, contract.SCHEMA).close()
+        self.open()
         self.record = Recorder(
             title,
             name=name,
@@ -67,6 +72,16 @@ class Lab:
 
     def run(self) -> Run:
         """The steps so far as a Run; the fixture is closed and gone."""
+        self.close()
+        self._folder.cleanup()
+        return self.record.run()
+
+    def open(self) -> None:
+        """Open the file, as a process does that starts."""
+        self.store = Store.open(self.path)
+        self.observer = self.contract(self.store.again())
+
+    def close(self) -> None:
+        """Close every connection of this process to the file."""
         self.observer.store.close()
         self.store.close()
-        return self.record.run()

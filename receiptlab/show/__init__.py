@@ -1,8 +1,9 @@
 """Tables and pictures of runs. The only place that loads pandas and matplotlib."""
 
 from receiptlab.show.matrix import matrix
+from receiptlab.show.prices import prices
 from receiptlab.show.style import Picture
 from receiptlab.show.tables import Table, plain, summary, table
 from receiptlab.show.timeline import timeline
 
-__all__ = ["Picture", "Table", "matrix", "plain", "summary", "table", "timeline"]
+__all__ = ["Picture", "Table", "matrix", "plain", "prices", "summary", "table", "timeline"]

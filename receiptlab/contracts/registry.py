@@ -1,0 +1,9 @@
+"""Every contract by the name that a case file calls it."""
+
+from __future__ import annotations
+
+from receiptlab.contracts.owner import Owner
+from receiptlab.contracts.retention import Retention
+from receiptlab.contracts.shape import Contract
+
+CONTRACTS: dict[str, type[Contract]] = {contract.NAME: contract for contract in (Owner, Retention)}

@@ -1,0 +1,236 @@
+"""Retention and range closure: how long a service remembers that it has done something.
+
+A receipt that is kept for ever answers every retry and costs its bytes for ever. Three ways to keep
+less are here: drop the result and keep a tombstone, close a whole range of epochs and keep one
+number, or (not here, see `hazards.tampering`) delete and hope.
+
+Epochs are batches of business, trusted and counted by the caller. They are no lease epochs and no
+clocks.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from sqlite3 import Connection
+from types import SimpleNamespace
+from typing import ClassVar, NamedTuple
+
+from receiptlab.contracts.shape import Contract, arguments
+from receiptlab.errors import Refused
+from receiptlab.values import canonical, checked, integer, sha256, text, utf8
+
+# The effects have no uniqueness over operations, so that a second effect can be seen. The receipts
+# lie in the order of their key, so that a range is deleted where it lies.
+SCHEMA = (
+    """CREATE TABLE effect (
+        id INTEGER NOT NULL PRIMARY KEY,
+        namespace TEXT NOT NULL, epoch INTEGER NOT NULL, operation TEXT NOT NULL,
+        digest TEXT NOT NULL, executed_at INTEGER NOT NULL) STRICT""",
+    """CREATE TABLE receipt (
+        namespace TEXT NOT NULL, epoch INTEGER NOT NULL, operation TEXT NOT NULL,
+        digest TEXT NOT NULL, result TEXT NULL, changed_at INTEGER NOT NULL,
+        PRIMARY KEY (namespace, epoch, operation)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE boundary (
+        namespace TEXT NOT NULL PRIMARY KEY,
+        closed_through INTEGER NOT NULL, changed_at INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
+)
+
+ARGUMENTS = {
+    "namespace": text,
+    "epoch": integer,
+    "operation": text,
+    "payload": utf8,
+    "through": integer,
+    "now": integer,
+}
+
+
+@dataclass(frozen=True)
+class Executed:
+    """The saved result of an operation: which effect it had, and when.
+
+    `outcome` says whether this call had it (accepted) or found it (replayed); both compare equal.
+    """
+
+    effect: int
+    executed_at: int
+    outcome: str = field(default="accepted", compare=False)
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """What is left of a receipt without its result: the digest of the payload."""
+
+    digest: str
+    outcome: str = field(default="accepted", compare=False)
+
+
+@dataclass(frozen=True)
+class Closure:
+    """A boundary, and how many receipts and tombstones were deleted when it was set."""
+
+    closed_through: int
+    collected: int
+    outcome: str = "accepted"
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What really happened under a key: the digest of each effect, in order. For reconciliation."""
+
+    digests: tuple[str, ...]
+    outcome: ClassVar[str] = "read"
+
+
+class Seen(NamedTuple):
+    """What a call's transaction has read: the namespace's boundary and the key's row, if there are any."""
+
+    closed_through: int | None
+    digest: str | None = None
+    result: str | None = None
+
+
+# The guards. Each looks at one thing, inside the transaction that commits.
+
+
+def closed(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.closed_through is not None and call.epoch <= seen.closed_through:
+        raise Refused("closed", "this epoch is closed, for old and new operations; read the effects")
+
+
+def conflict(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.digest is not None and seen.digest != call.digest:
+        raise Refused("conflict", "this operation was sent with another payload; take a new operation id")
+
+
+def replay(call: SimpleNamespace, seen: Seen) -> Executed | None:
+    return Executed(**json.loads(seen.result), outcome="replayed") if seen.result is not None else None
+
+
+def result_expired(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.digest is not None and seen.result is None:
+        raise Refused("result-expired", "this was executed; its result is no longer kept")
+
+
+def not_found(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.digest is None:
+        raise Refused("not-found", "there is no receipt under this key; check its three parts")
+
+
+def expire_result_replay(call: SimpleNamespace, seen: Seen) -> Tombstone | None:
+    gone = seen.digest is not None and seen.result is None
+    return Tombstone(seen.digest, outcome="replayed") if gone else None
+
+
+def boundary(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.closed_through is not None and call.through < seen.closed_through:
+        raise Refused("boundary", "a boundary never goes back; this namespace is closed further on")
+
+
+def close_and_collect_replay(call: SimpleNamespace, seen: Seen) -> Closure | None:
+    return Closure(call.through, 0, outcome="replayed") if call.through == seen.closed_through else None
+
+
+GUARDS = {
+    "execute": (closed, conflict, replay, result_expired),
+    "expire_result": (closed, not_found, expire_result_replay),
+    "close_and_collect": (boundary, close_and_collect_replay),
+}
+
+_BOUNDARY = "SELECT closed_through FROM boundary WHERE namespace = ?"
+_SAVED = "SELECT digest, result FROM receipt WHERE namespace = ? AND epoch = ? AND operation = ?"
+_EFFECT = """INSERT INTO effect (namespace, epoch, operation, digest, executed_at)
+    VALUES (:namespace, :epoch, :operation, :digest, :now)"""
+_RECEIPT = "INSERT INTO receipt VALUES (:namespace, :epoch, :operation, :digest, :result, :now)"
+_EXPIRE = """UPDATE receipt SET result = NULL, changed_at = :now
+    WHERE namespace = :namespace AND epoch = :epoch AND operation = :operation"""
+_CLOSE = """INSERT INTO boundary VALUES (:namespace, :through, :now)
+    ON CONFLICT (namespace) DO UPDATE SET closed_through = :through, changed_at = :now"""
+_COLLECT = "DELETE FROM receipt WHERE namespace = :namespace AND epoch <= :through"
+_EFFECTS = """SELECT digest FROM effect
+    WHERE namespace = :namespace AND epoch = :epoch AND operation = :operation ORDER BY id"""
+
+
+def _see_key(db: Connection, call: SimpleNamespace) -> Seen:
+    (closed_through,) = db.execute(_BOUNDARY, (call.namespace,)).fetchone() or (None,)
+    saved = db.execute(_SAVED, (call.namespace, call.epoch, call.operation)).fetchone()
+    return Seen(closed_through, *(saved or ()))
+
+
+def _see_boundary(db: Connection, call: SimpleNamespace) -> Seen:
+    return Seen(*(db.execute(_BOUNDARY, (call.namespace,)).fetchone() or (None,)))
+
+
+def _expire(db: Connection, call: SimpleNamespace, seen: Seen) -> Tombstone:
+    db.execute(_EXPIRE, vars(call))
+    return Tombstone(seen.digest)
+
+
+class Retention(Contract):
+    """Operations under the key (namespace, epoch, operation), and what is kept of them."""
+
+    NAME = "retention"
+    SCHEMA = SCHEMA
+    TABLES = ("effect", "receipt", "boundary")
+    ARGUMENTS = ARGUMENTS
+    GUARDS = GUARDS
+    READS = ("effects",)
+    POINTS: ClassVar = {
+        "execute": ("after_guards", "after_effect", "after_receipt"),
+        "close_and_collect": ("after_guards", "after_boundary", "after_collection"),
+    }
+    COUNTS: ClassVar = {
+        "effects": "SELECT count(*) FROM effect",
+        "receipts": "SELECT count(*) FROM receipt WHERE result IS NOT NULL",
+        "tombstones": "SELECT count(*) FROM receipt WHERE result IS NULL",
+    }
+
+    def execute(self, namespace: str, epoch: int, operation: str, payload: str, now: int) -> Executed:
+        """Have the effect and keep a receipt, both or none; or find the result of the first time.
+
+        The payload is told apart by the SHA-256 of its UTF-8 bytes, at most 1 MiB; it is not kept.
+        Refused, in this order: closed, conflict (another payload), result-expired.
+        """
+        call = checked(ARGUMENTS, arguments(locals()))
+        call.digest = sha256(call.payload)
+        return self._run("execute", call, _see_key, self._execute)
+
+    def expire_result(self, namespace: str, epoch: int, operation: str, now: int) -> Tombstone:
+        """Drop the result of an operation and keep the digest of its payload. Twice is as once.
+
+        Refused, in this order: closed, not-found.
+        """
+        return self._transact("expire_result", arguments(locals()), _see_key, _expire)
+
+    def close_and_collect(self, namespace: str, through: int, now: int) -> Closure:
+        """Close every epoch up to `through`, it included, and delete the range's receipts, both or none.
+
+        Effects stay. Other namespaces are not touched. The same boundary again changes nothing.
+        Refused: boundary (the namespace is closed further on).
+        """
+        return self._transact("close_and_collect", arguments(locals()), _see_boundary, self._close)
+
+    def effects(self, namespace: str, epoch: int, operation: str) -> Effects:
+        """The effects under a key, whatever is remembered of them. An empty list is an answer too."""
+        call = checked(ARGUMENTS, arguments(locals()))
+        return Effects(tuple(digest for (digest,) in self.store.read(_EFFECTS, vars(call))))
+
+    def _execute(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Executed:
+        reach = self.store.reach
+        reach("after_guards")
+        done = Executed(db.execute(_EFFECT, vars(call)).lastrowid, call.now)
+        reach("after_effect")
+        call.result = canonical({"effect": done.effect, "executed_at": done.executed_at})
+        db.execute(_RECEIPT, vars(call))
+        reach("after_receipt")
+        return done
+
+    def _close(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Closure:
+        reach = self.store.reach
+        reach("after_guards")
+        db.execute(_CLOSE, vars(call))
+        reach("after_boundary")
+        collected = db.execute(_COLLECT, vars(call)).rowcount
+        reach("after_collection")
+        return Closure(call.through, collected)

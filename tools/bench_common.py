@@ -1,0 +1,64 @@
+"""What the benches share: timing, interleaved rounds, and rows of a report."""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter_ns
+
+BLOCK = 10  # calls of one kind in a row within a round
+WARM_UP = 30  # rounds that are run and not counted
+COLUMNS = ("what", "p50 in µs", "p99 in µs", "p50 over the floor's", "goal")
+
+Calls = Sequence[tuple[str, Callable[[str], object]]]
+
+
+def bare(path: Path) -> sqlite3.Connection:
+    """A connection of bare sqlite3 with the settings of a fixture."""
+    db = sqlite3.connect(path, isolation_level=None)
+    for setting in ("synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
+        db.execute(f"PRAGMA {setting}")
+    return db
+
+
+def timed(call: Callable[..., object], *arguments: object) -> int:
+    """Nanoseconds that one call took."""
+    start = perf_counter_ns()
+    call(*arguments)
+    return perf_counter_ns() - start
+
+
+def rounds_of(
+    calls: Calls, rounds: int, prepare: Callable[[list[str]], None], shift: int
+) -> dict[str, list[int]]:
+    """The nanoseconds of each call by its name. Each round makes every kind of call on the names of the
+    round; `shift` calls at the head are turned round from one round to the next, so that no kind always
+    comes after the same one."""
+    times: dict[str, list[int]] = {name: [] for name, _ in calls}
+    for number in range(WARM_UP + rounds):
+        names = [f"{number:06}-{n}" for n in range(BLOCK)]
+        prepare(names)
+        head = list(calls[:shift])
+        turned = head if number % 2 else head[::-1]
+        for what, call in (*turned, *calls[shift:]):
+            took = [timed(call, name) for name in names]
+            if number >= WARM_UP:
+                times[what] += took
+    return times
+
+
+def rows(times: dict[str, list[int]], floor: str, goals: dict[str, str]) -> list[tuple[str, ...]]:
+    """A row for each thing that was measured, with its ratio to the floor."""
+    p50 = {name: statistics.median(values) for name, values in times.items()}
+    return [
+        (
+            name,
+            f"{p50[name] / 1000:.1f}",
+            f"{statistics.quantiles(values, n=100)[98] / 1000:.1f}",
+            f"{p50[name] / p50[floor]:.3f}",
+            goals.get(name, ""),
+        )
+        for name, values in times.items()
+    ]
