@@ -29,7 +29,7 @@ class Table:
 def table(run: Run) -> Table:
     """The steps of a run: who called what, when, how it ended and why, and the counts after it."""
     frame = pd.DataFrame([_row(run, step) for step in run.steps])
-    for column in ("fault", "what went wrong", "not as expected"):
+    for column in ("fault", "note", "what went wrong", "not as expected"):
         if not frame[column].any():
             frame = frame.drop(columns=column)
     return _table(frame, run.name, f"{run.title} ({', '.join(run.clauses)})")
@@ -43,8 +43,9 @@ def _row(run: Run, step: Step) -> dict[str, object]:
         "now": "–" if step.now is None else str(step.now),
         "fault": step.fault,
         "outcome": f"{MARKS[step.outcome]} {step.outcome}",
-        "reason": step.why,
+        "reason": "" if step.why == step.fault else step.why,
         **dict(zip(run.count_names, step.counts, strict=False)),
+        "note": step.note,
         "what went wrong": f"‼ {step.harm}" if step.harm else "",
         "not as expected": "; ".join(step.wrong),
     }
@@ -82,7 +83,10 @@ def plain(rows: Iterable[dict[str, object]], name: str, caption: str = "") -> Ta
 
 def _table(frame: pd.DataFrame, name: str, caption: str) -> Table:
     styler = (
-        frame.style.hide(axis="index").map(_colour).set_uuid(re.sub(r"\W", "-", name)).format(escape="html")
+        frame.style.hide(axis="index")
+        .map(_colour)
+        .set_uuid(re.sub(r"\W", "-", name))
+        .format(escape="html", precision=2, thousands=",")
     )
     styler = styler.set_table_styles(_STYLES)
     if caption:
