@@ -53,7 +53,8 @@ class Refused(Definite):
 class NotWritten(Definite):
     """The database could not do the transaction and rolled it back. Nothing was written.
 
-    `reason` is SQLite's name of the error, such as SQLITE_CONSTRAINT_TRIGGER or SQLITE_FULL.
+    `reason` is SQLite's name of the error, such as SQLITE_CONSTRAINT_TRIGGER or SQLITE_FULL; or
+    `closed` for a store that was closed, or `nested` for a write() inside a write().
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -69,7 +70,7 @@ class NotAFixture(Definite):
     """The file is not a fixture of this lab, or cannot be made one. The file is unchanged.
 
     `reason` is one of: exists, missing, not-a-file, no-access, empty, not-sqlite, application-id,
-    schema-version, tables, no-wal, sqlite-too-old.
+    schema-version, tables, damaged, no-wal, sqlite-too-old.
     """
 
     def __init__(self, reason: str, message: str) -> None:

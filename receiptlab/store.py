@@ -1,4 +1,4 @@
-"""One SQLite file: made, opened and written in one way. Standard library only.
+"""One SQLite file and the one way to write it. Standard library only.
 
 `Store.write()` is the one way to write, and the only BEGIN IMMEDIATE in the package.
 One writer at a time, one host: WAL needs shared memory and is no protocol between hosts
@@ -7,46 +7,51 @@ One writer at a time, one host: WAL needs shared memory and is no protocol betwe
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
+from receiptlab import fixture
 from receiptlab.errors import Definite, Indefinite, Locked, NotAFixture, NotWritten
 
-APPLICATION_ID = 0x52434C42  # "RCLB"; guards against accidents, not against an editor of the file
-SCHEMA_VERSION = 1
-SQLITE_NEEDED = (3, 37, 0)  # the first with STRICT tables, https://www.sqlite.org/stricttables.html
 TIMEOUT_MS = 5_000
 POINTS = ("before_commit", "after_commit")
-
-_MAGIC = b"SQLite format 3\x00"
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_READING = ("SELECT", "PRAGMA", "EXPLAIN")
 
 
 class Transaction:
     """What `Store.write` gives. A class and not a generator: it is on the path of every call."""
 
-    __slots__ = ("store",)
+    __slots__ = ("frame", "store")
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.frame: FrameType | None = None
 
     def __enter__(self) -> sqlite3.Connection:
-        db = self.store.db
+        store = self.store
         try:
-            db.execute("BEGIN IMMEDIATE")
+            if store.db.in_transaction:
+                self._settle(sys._getframe(1))
+            store.db.execute("BEGIN IMMEDIATE")
+            self.frame = sys._getframe(1)
         except sqlite3.Error as error:
-            raise self.store._translated(error) from error
-        return db
+            raise store._translated(error) from error
+        except KeyboardInterrupt:
+            store._roll_back()
+            raise
+        return store.db
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
         if error is None:
             self._commit()
-            return
-        self.store._roll_back()
+        else:
+            self.store._roll_back()
+        self.frame = None
         if isinstance(error, sqlite3.Error):
             raise self.store._translated(error) from error
 
@@ -63,9 +68,23 @@ class Transaction:
             raise
         store.reach("after_commit")
 
+    def _settle(self, frame: FrameType | None) -> None:
+        """A transaction is open already. If the `with` that began it still runs, this one is nested and
+        refused. Else Ctrl-C struck between the two lines of a `with`, and what it left is rolled back."""
+        while frame is not None:
+            if frame is self.frame:
+                what = "write() inside write() on one store; this one did nothing, the outer one goes on"
+                raise NotWritten("nested", what)
+            frame = frame.f_back
+        self.store._roll_back()
+
 
 class Store:
-    """A connection to one fixture file. Make it with `create`, `open` or `temporary`."""
+    """A connection to one fixture file. Make it with `create`, `open` or `temporary`.
+
+    While it is open, do not open, copy or read the file by other means in the same process; see
+    `receiptlab.fixture`.
+    """
 
     def __init__(self, path: Path, db: sqlite3.Connection, timeout_ms: int) -> None:
         self.path = path
@@ -81,19 +100,19 @@ class Store:
         """Make a new fixture with the tables of `schema` and open it.
 
         Raises NotAFixture (exists) when the path or a leftover of SQLite beside it is there;
-        whatever is there stays byte for byte as it was.
+        whatever is there stays byte for byte as it was. Raises NotWritten when the schema is wrong
+        or the disk is full; then nothing is left behind.
         """
-        path = Path(path)
-        _new_file(path)
+        path = Path(path).absolute()
+        fixture.new_file(path)
+        store = None
         try:
-            store = _connect(path, timeout_ms)
-            try:
-                store._fill(schema)
-            except BaseException:
-                store.close()
-                raise
+            store = cls(path, fixture.connect(path, timeout_ms), timeout_ms)
+            store._fill(schema)
         except BaseException:
-            _remove(path)
+            if store is not None:
+                store.close()
+            fixture.remove(path)
             raise
         return store
 
@@ -101,12 +120,13 @@ class Store:
     def open(cls, path: str | os.PathLike, timeout_ms: int = TIMEOUT_MS) -> Store:
         """Open a fixture that `create` made.
 
-        Raises NotAFixture for anything else, with the reason, and leaves the file unchanged:
-        its first bytes are read and checked before SQLite sees it.
+        Raises NotAFixture for anything else, with the reason, and leaves the file unchanged: it is
+        looked at without a lock before it is opened. Raises Locked when another program keeps the
+        whole file for itself.
         """
-        path = Path(path)
-        _check_header(path)
-        return _connect(path, timeout_ms)
+        path = Path(path).absolute()
+        fixture.check(path)
+        return cls(path, fixture.connect(path, timeout_ms), timeout_ms)
 
     @classmethod
     def temporary(cls, schema: tuple[str, ...], timeout_ms: int = TIMEOUT_MS) -> Store:
@@ -121,20 +141,24 @@ class Store:
         return store
 
     def again(self) -> Store:
-        """A second connection to the same file, as another process would have."""
+        """A second connection to the same file, with the same timeout."""
         return Store.open(self.path, self.timeout_ms)
 
     def write(self) -> Transaction:
         """One write transaction: BEGIN IMMEDIATE … COMMIT, rolled back on any exception.
 
         Use it as `with store.write() as db`. Raises Locked when another connection keeps the write
-        lock for `timeout_ms`, NotWritten when a statement fails (both definite), and Indefinite when
-        COMMIT itself fails in a way that leaves open what a later reader of the file will find.
+        lock for `timeout_ms`, NotWritten when a statement fails or when a write() is open already
+        (both definite), and Indefinite when COMMIT itself fails in a way that leaves open what a
+        later reader of the file will find.
         """
         return self._transaction
 
     def read(self, sql: str, values: tuple | dict = ()) -> list[tuple]:
-        """The rows of one SELECT, as they stand in the file now."""
+        """The rows of one SELECT, as they stand in the file now. Raises ValueError for a statement
+        that begins with anything but SELECT, PRAGMA or EXPLAIN."""
+        if not sql.lstrip().startswith(_READING):
+            raise ValueError("read() takes a SELECT; use write() to change something")
         try:
             return self.db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -175,12 +199,14 @@ class Store:
         code = getattr(error, "sqlite_errorcode", None)
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
         primary = code & 0xFF if code is not None else None
-        if primary in _BUSY:
+        if primary in fixture.BUSY:
             return Locked(
                 name,
                 f"another connection held {self.path.name} locked for {self.timeout_ms} ms; "
                 "nothing was written; end the other program or call again",
             )
+        if "closed database" in str(error):
+            return NotWritten("closed", "this store was closed; nothing was written; open it again")
         if committing and primary != sqlite3.SQLITE_CONSTRAINT:
             return Indefinite(name, f"COMMIT failed ({error}); look into the file before you go on")
         return NotWritten(name, f"the transaction was rolled back ({error}); nothing was written")
@@ -189,10 +215,10 @@ class Store:
         with self.write() as db:
             for statement in schema:
                 db.execute(statement)
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            db.execute(f"PRAGMA application_id = {fixture.APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {fixture.SCHEMA_VERSION}")
         # `open` reads the header from the file itself, so it must not wait in the WAL.
-        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.read("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def __enter__(self) -> Store:
         return self
@@ -203,79 +229,3 @@ class Store:
 
 def _pass(point: str) -> None:
     """What is called at a point where no hazard waits."""
-
-
-def _new_file(path: Path) -> None:
-    for leftover in (Path(f"{path}{end}") for end in ("-wal", "-shm", "-journal")):
-        if os.path.lexists(leftover):
-            raise NotAFixture("exists", f"{leftover} is there already; move it away or take another name")
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))
-    except FileExistsError:
-        raise NotAFixture("exists", f"{path} is there already; open it or take another name") from None
-    except OSError as error:
-        raise NotAFixture(
-            "no-access", f"{path} cannot be made ({error.strerror}); take a folder that exists and is yours"
-        ) from None
-
-
-def _remove(path: Path) -> None:
-    for end in ("", "-wal", "-shm", "-journal"):
-        with contextlib.suppress(OSError):
-            os.unlink(f"{path}{end}")
-
-
-def _check_header(path: Path) -> None:
-    """Refuse all that is not a fixture by its first 100 bytes, https://www.sqlite.org/fileformat.html"""
-    try:
-        if not path.is_file():
-            reason = "not-a-file" if path.exists() else "missing"
-            raise NotAFixture(reason, f"{path} is no file; make a fixture first, or correct the path")
-        with path.open("r+b") as file:  # for writing, or SQLite would open it for reading alone
-            header = file.read(100)
-    except OSError as error:
-        raise NotAFixture("no-access", f"{path} cannot be read and written ({error.strerror})") from None
-    if not header:
-        raise NotAFixture("empty", f"{path} is empty; it may be another program's file in the making")
-    if len(header) < 100 or not header.startswith(_MAGIC):
-        raise NotAFixture("not-sqlite", f"{path} is no SQLite database")
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise NotAFixture("application-id", f"{path} is a database of another application")
-    version = int.from_bytes(header[60:64], "big")
-    if version != SCHEMA_VERSION:
-        raise NotAFixture(
-            "schema-version",
-            f"{path} has schema version {version}, this lab reads {SCHEMA_VERSION}; make it anew",
-        )
-
-
-def _connect(path: Path, timeout_ms: int) -> Store:
-    if sqlite3.sqlite_version_info < SQLITE_NEEDED:
-        needed = ".".join(map(str, SQLITE_NEEDED))
-        raise NotAFixture("sqlite-too-old", f"SQLite {needed} is needed, this is {sqlite3.sqlite_version}")
-    db = None
-    try:
-        db = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=timeout_ms / 1000
-        )
-        mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA secure_delete = ON")
-    except sqlite3.Error as error:
-        if db is not None:
-            db.close()
-        raise _cannot_open(path, error, timeout_ms) from error
-    if mode != "wal":
-        db.close()
-        raise NotAFixture("no-wal", f"the folder of {path} cannot hold a WAL (mode {mode}); use a local disk")
-    return Store(path, db, timeout_ms)
-
-
-def _cannot_open(path: Path, error: sqlite3.Error, timeout_ms: int) -> Definite:
-    name = getattr(error, "sqlite_errorname", None) or type(error).__name__
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
-        return Locked(name, f"another program held {path} locked for {timeout_ms} ms; end it and open again")
-    return NotAFixture(
-        "no-access", f"{path} cannot be opened for writing ({name}: {error}); check the file and its folder"
-    )

@@ -1,7 +1,8 @@
 """Argument checks and digests. Standard library only.
 
 Every check returns the value, or raises WrongType (a TypeError) or WrongValue (a ValueError) with
-the argument's name. Nothing is converted, cut or repaired.
+the argument's name. Nothing is converted, cut or repaired. Types are exact: a subclass of str or int
+may compare and print as it likes, and would not be told apart by a digest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MAX_BODY = 1_048_576
 
 def text(name: str, value: object) -> str:
     """A non-empty text of at most 128 characters without control characters or lone surrogates."""
-    if not isinstance(value, str):
+    if type(value) is not str:
         raise WrongType(name, f"must be a text, not {type(value).__name__}")
     if not value:
         raise WrongValue(name, "must not be empty")
@@ -49,7 +50,7 @@ def _only_characters(name: str, value: str) -> None:
 
 def integer(name: str, value: object, low: int = 0, high: int = MAX_INTEGER) -> int:
     """An integer from `low` to `high`, both included. True, False and 1.0 are no integers here."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    if type(value) is not int:
         raise WrongType(name, f"must be an integer, not {type(value).__name__}")
     if not low <= value <= high:
         raise WrongValue(name, f"must be from {low} to {high}")
@@ -63,7 +64,7 @@ def countable(name: str, value: object) -> int:
 
 def hex_digest(name: str, value: object) -> str:
     """A SHA-256 digest written as 64 lowercase hexadecimal digits."""
-    if not isinstance(value, str):
+    if type(value) is not str:
         raise WrongType(name, f"must be a text of 64 hexadecimal digits, not {type(value).__name__}")
     if len(value) != 64 or value.strip("0123456789abcdef"):
         raise WrongValue(name, "must be 64 lowercase hexadecimal digits")
@@ -72,7 +73,7 @@ def hex_digest(name: str, value: object) -> str:
 
 def utf8(name: str, value: object) -> str:
     """A text of any characters but lone surrogates, empty too, of at most 1 MiB in UTF-8."""
-    if not isinstance(value, str):
+    if type(value) is not str:
         raise WrongType(name, f"must be a text, not {type(value).__name__}")
     try:
         size = len(value) if value.isascii() else len(value.encode("utf-8"))
@@ -92,7 +93,7 @@ def canonical(fields: dict) -> str:
     pairs = []
     for name in sorted(fields):
         value = fields[name]
-        pairs.append(f'"{name}":{quoted(value) if value.__class__ is str else value}')
+        pairs.append(f'"{name}":{quoted(value) if type(value) is str else value}')
     return "{" + ",".join(pairs) + "}"
 
 

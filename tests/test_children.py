@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from receiptlab.contracts.retention import Retention
+from receiptlab.errors import NotAFixture
 from receiptlab.hazards.children import FIRST_EXIT_CODE, Child, ChildFailed, exit_code
 from receiptlab.hazards.faults import points_of
 from receiptlab.scenarios.retention import EXIT_CODES
@@ -98,3 +99,23 @@ def test_a_child_that_does_not_die_at_its_point_is_told(path):
         child.die_code = 99
         with pytest.raises(ChildFailed, match="it should die with exit code 99; it ended with exit code 44"):
             child.expect("READY").go().expect("CALLING").died()
+
+
+def test_a_second_connection_of_one_process_does_not_cost_the_first_its_locks(path):
+    """Two processes on one file. On POSIX, a file that is opened and closed beside SQLite loses the
+    locks of the process: another process then takes itself for the last one and removes the WAL."""
+    with Store.open(path) as store:
+        mine = Retention(store)
+        mine.execute(**CALL | {"operation": "op-0"})
+        store.again().close()
+        Store.open(path).close()
+        with pytest.raises(NotAFixture):
+            Store.create(path, Retention.SCHEMA)
+        with Child(Retention, path, "execute", CALL) as child:
+            assert child.expect("READY").go().expect("CALLING").outcome()["word"] == "accepted"
+        assert (path.parent / "fixture.db-wal").exists()
+        assert mine.execute(**CALL | {"now": 200}).outcome == "replayed"
+        assert mine.execute(**CALL | {"operation": "op-2", "now": 200}).outcome == "accepted"
+        with Child(Retention, path, "execute", CALL | {"operation": "op-2"}) as child:
+            assert child.expect("READY").go().expect("CALLING").outcome()["word"] == "replayed"
+    assert counts(path) == (3, 3, 0)

@@ -13,7 +13,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From the ground up. A module may import from lower floors, and from its own.
 FLOORS = [
     {"errors", "record", "engine"},
-    {"values", "outcomes", "store"},
+    {"values", "outcomes", "fixture"},
+    {"store"},
     {"contracts"},
     {"hazards"},
     {"cases"},
@@ -22,7 +23,7 @@ FLOORS = [
     {"show", "lesson", "terminal", "golden"},
     {"__main__"},
 ]
-SMALL = [PACKAGE / f"{name}.py" for name in ("store", "values", "errors")] + sorted(
+SMALL = [PACKAGE / f"{name}.py" for name in ("store", "fixture", "values", "errors")] + sorted(
     (PACKAGE / "contracts").glob("*.py")
 )
 

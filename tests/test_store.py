@@ -1,7 +1,9 @@
 """F-1 to F-3: the file, and the one way to write it."""
 
 import os
+import random
 import re
+import signal
 import sqlite3
 
 import pytest
@@ -9,8 +11,9 @@ import pytest
 from receiptlab.contracts.owner import SCHEMA, Owner
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.errors import Definite, Indefinite, Locked, NotAFixture, NotWritten, Refused
+from receiptlab.fixture import APPLICATION_ID, SCHEMA_VERSION
 from receiptlab.scenarios.naive import Naive
-from receiptlab.store import APPLICATION_ID, SCHEMA_VERSION, Store
+from receiptlab.store import Store
 
 ROW = (
     "INSERT INTO work VALUES ('shop', 'order-17', 1, 1, 'policy-1', 0, 0, NULL, NULL, 'ready', 'open', 0, 0)"
@@ -249,3 +252,106 @@ def test_a_temporary_fixture_is_gone_when_it_is_closed():
     store.close()
     assert not store.path.exists()
     assert not os.path.exists(store.path.parent)
+
+
+def test_write_inside_write_is_refused_and_the_outer_one_goes_on(store):
+    with store.write() as db:
+        db.execute(ROW)
+        with pytest.raises(NotWritten, match="nested"), store.write():
+            pass
+        db.execute("UPDATE work SET revision = 2")
+    assert store.again().read("SELECT revision FROM work") == [(2,)]
+
+
+def test_what_an_interrupt_leaves_open_is_rolled_back_by_the_next_write(store):
+    """Ctrl-C can strike between BEGIN and the body of the with, where no code of ours runs."""
+
+    def interrupted():
+        store.write().__enter__().execute(ROW)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert store.db.in_transaction
+    with store.write() as db:
+        db.execute(ROW)
+    assert store.again().read("SELECT count(*) FROM work") == [(1,)]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timer signals")
+def test_no_interrupt_makes_a_store_useless_or_leaves_half(owner):
+    """Interrupts at many moments of real calls: each call took effect or not, and the store goes on."""
+
+    def strike(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        for number in range(400):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + number % 97) * 7)
+                while True:
+                    owner.set_authority("shop", "order-17", epoch=number, policy="policy-1", now=number)
+            except KeyboardInterrupt:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            owner.set_authority("shop", "order-17", epoch=number, policy="policy-2", now=number)
+            work = owner.look("shop", "order-17")
+            assert (work.epoch, work.policy, work.changed_at) == (number, "policy-2", number)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_every_setting_is_said_and_not_left_to_the_build(tmp_path, monkeypatch):
+    said = []
+
+    class Telling(sqlite3.Connection):
+        def execute(self, sql, *values):
+            said.append(sql)
+            return super().execute(sql, *values)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, factory=Telling, **kwargs))
+    Store.create(tmp_path / "fixture.db", SCHEMA).close()
+    said.clear()
+    Store.open(str(tmp_path / "fixture.db")).close()
+    settings = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON")
+    assert [sql for sql in said if "=" in sql] == [f"PRAGMA {setting}" for setting in settings]
+
+
+def test_an_old_sqlite_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    with pytest.raises(NotAFixture, match="sqlite-too-old"):
+        Store.create(tmp_path / "fixture.db", SCHEMA)
+    assert contents(tmp_path) == {}
+
+
+def test_reading_takes_no_writing_statement(owner):
+    with pytest.raises(ValueError, match="use write"):
+        owner.store.read("UPDATE work SET revision = 9 RETURNING revision")
+    assert owner.look("shop", "order-17").revision == 1
+
+
+def test_a_store_keeps_its_file_when_the_folder_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Store.create("fixture.db", SCHEMA) as store:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        with store.again() as second:
+            assert second.path == tmp_path / "fixture.db"
+            assert second.timeout_ms == store.timeout_ms
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_damaged_body_is_refused_or_read_and_never_anything_else(tmp_path, seed):
+    path, draw = tmp_path / "fixture.db", random.Random(seed)
+    Store.create(path, SCHEMA).close()
+    body = bytearray(path.read_bytes())
+    for _ in range(draw.choice((1, 20, 2_000))):
+        body[draw.randrange(100, len(body))] = draw.randrange(256)
+    path.write_bytes(body)
+    try:
+        with Store.open(path) as store:
+            Owner(store).counts()
+    except Definite:
+        pass

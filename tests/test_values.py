@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiptlab.errors import WrongArgument
-from receiptlab.values import MAX_INTEGER, canonical, hex_digest, integer, sha256, text
+from receiptlab.values import MAX_INTEGER, canonical, hex_digest, integer, sha256, text, utf8
 
 A = "a" * 64
 
@@ -74,3 +74,20 @@ def test_canonical_text_is_what_the_json_library_writes(fields):
 def test_sha256_of_a_known_text():
     # The empty message, FIPS 180-4 examples.
     assert sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+class Text(str):
+    pass
+
+
+class Number(int):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("check", "value"), [(text, Text("a")), (hex_digest, Text(A)), (utf8, Text("a")), (integer, Number(1))]
+)
+def test_subclasses_are_wrong_types(check, value):
+    """One could print as another text, and be answered from another's receipt."""
+    with pytest.raises(TypeError, match=r"^name must be"):
+        check("name", value)

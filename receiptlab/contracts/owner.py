@@ -273,7 +273,7 @@ class Owner(Contract):
 
         The claim has no key of its own: who loses the answer waits for the lease to end.
         """
-        integer("until", until, low=integer("now", now) + 1)
+        integer("until", until, low=countable("now", now) + 1)
         return self._transact("claim", arguments(locals()), _see_work, self._claim)
 
     def accept(

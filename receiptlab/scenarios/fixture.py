@@ -8,10 +8,11 @@ from pathlib import Path
 
 from receiptlab.contracts.owner import SCHEMA, Owner
 from receiptlab.engine import wal_reset_defect
+from receiptlab.fixture import APPLICATION_ID, SCHEMA_VERSION
 from receiptlab.outcomes import Outcome, attempt, mismatches
 from receiptlab.record import Recorder, Run
 from receiptlab.scenarios.lab import Lab
-from receiptlab.store import APPLICATION_ID, SCHEMA_VERSION, Store
+from receiptlab.store import Store
 
 VERSIONS = {
     (3, 6, 23): "no",
