@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import inspect
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ FORMAT = 1
 MAX_LINE = 65_536
 """The longest line, in bytes."""
 MAX_LINES = 10_000
+MAX_DEPTH = 5
+MAX_NOTE = 1_000
+"""The longest note, in characters."""
 
 FILE_CALLS = ("reopen", "snapshot", "restore")
 """What any case may do with the file: open it anew, keep a copy, put the copy back."""
@@ -104,6 +108,8 @@ def load(name: str) -> Case:
 def read_case(path: str | os.PathLike) -> Case:
     """Read and check one case file. Raises CaseError; nothing is run."""
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise CaseError(f"{path}: is no file")
     lines = _lines(path)
     where, head = next(lines, (f"{path}", None))
     if head is None:
@@ -156,13 +162,17 @@ def _lines(path: Path) -> Iterator[tuple[str, dict]]:
 def _object(where: str, raw: bytes, first: bool) -> dict:
     try:
         line = raw.decode("utf-8-sig" if first else "utf-8")
-        value = json.loads(line, object_pairs_hook=_no_repeats, parse_constant=_no_constant)
+        value = json.loads(
+            line, object_pairs_hook=_no_repeats, parse_constant=_no_constant, parse_float=_finite
+        )
     except UnicodeDecodeError as error:
         raise CaseError(f"{where}: not UTF-8 at byte {error.start + 1} of the line") from None
     except RecursionError:
         raise CaseError(f"{where}: not JSON that can be read: nested too deeply") from None
     except ValueError as error:
         raise CaseError(f"{where}: not JSON: {error}") from None
+    if _depth(value) > MAX_DEPTH:
+        raise CaseError(f"{where}: nested deeper than {MAX_DEPTH} levels")
     if not isinstance(value, dict):
         raise CaseError(f"{where}: each line must be an object in braces, this is a {type(value).__name__}")
     return value
@@ -174,6 +184,27 @@ def _no_repeats(pairs: list[tuple[str, object]]) -> dict:
     if repeated:
         raise ValueError(f"the key {repeated[0]!r} stands there twice")
     return dict(pairs)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is too large for a JSON number")
+    return number
+
+
+def _depth(value: object) -> int:
+    """How deep lists and objects are nested; it looks no deeper than it has to."""
+    level, here = 0, [value]
+    while here and level <= MAX_DEPTH:
+        here = [
+            inner
+            for each in here
+            if isinstance(each, (list, dict))
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        level += 1
+    return level
 
 
 def _no_constant(name: str) -> None:
@@ -212,6 +243,7 @@ def _check_head(where: str, head: dict) -> type[Contract]:
     for clause in head.get("clause", ()):
         _named(where, "clause", clause)
     _named(where, "case", head["case"])
+    _noted(where, head)
     return CONTRACTS[head["contract"]]
 
 
@@ -220,6 +252,12 @@ def _named(where: str, name: str, value: object) -> None:
         text(name, value)
     except (TypeError, ValueError) as error:
         raise CaseError(f"{where}: {error}") from None
+
+
+def _noted(where: str, line: dict) -> None:
+    note = line.get("note", "")
+    if len(note) > MAX_NOTE or not all(each.isprintable() or each == "\n" for each in note):
+        raise CaseError(f"{where}: note must have at most {MAX_NOTE} characters, and no control characters")
 
 
 def _call(where: str, line: dict, contract: type[Contract]) -> Call:
@@ -232,6 +270,10 @@ def _call(where: str, line: dict, contract: type[Contract]) -> Call:
     if expect is not None:
         _check_expect(where, expect, contract)
     number = int(where.rpartition(":")[2])
+    for key in ("fault", "harm"):
+        if key in line:
+            _named(where, key, line[key])
+    _noted(where, line)
     texts = {key: line.get(key, "") for key in ("fault", "harm", "note")}
     return Call(number, line["actor"], name, args, expect=expect, **texts)
 
@@ -276,6 +318,8 @@ def _check_expect(where: str, expect: dict, contract: type[Contract]) -> None:
         raise CaseError(
             f"{where}: counts must be the {len(contract.COUNTS)} numbers {', '.join(contract.COUNTS)}"
         )
+    if expect.get("reason"):
+        _named(where, "reason", expect["reason"])
     try:
         for count in expect.get("counts", ()):
             integer("each of counts", count)

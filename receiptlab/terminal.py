@@ -22,6 +22,7 @@ STYLES = {
     "NO": "bold red",
 }
 _PIPED_WIDTH = 160
+_NARROW = 120
 
 
 class _Console(Console):
@@ -45,52 +46,65 @@ def progress(what: str, steps: Sequence) -> Iterable:
     return track(steps, description=what, console=err, transient=True, disable=not err.is_terminal)
 
 
-def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table whose cells are taken as they are, never as markup."""
+def printable(text: object) -> str:
+    """The text with everything that could steer a terminal written as an escape."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in str(text)
+    )
+
+
+def grid(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Sequence[str] = ()
+) -> Table:
+    """A table whose cells are taken as they are, never as markup. The columns in `whole` are not folded."""
     table = Table(
-        title=Text(title) if title else None, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD
+        title=Text(printable(title)) if title else None,
+        title_justify="left",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     for column in columns:
-        table.add_column(Text(column), overflow="fold")
+        table.add_column(Text(column), overflow="fold", no_wrap=column in whole)
     for row in rows:
         cells = [cell for _, cell in zip(columns, row, strict=True)]
-        table.add_row(*(Text(str(cell), style=STYLES.get(str(cell), "")) for cell in cells))
+        table.add_row(*(Text(printable(cell), style=STYLES.get(str(cell), "")) for cell in cells))
     return table
 
 
 def steps(run: Run) -> Table:
     """The outcome table of one run, a row a step."""
-    columns = ["#", "actor", "call", "now", "fault", "outcome", "reason", *run.count_names, "as expected"]
+    faults = ["fault"] if any(step.fault for step in run.steps) else []
+    columns = ["#", "actor", "call", "now", *faults, "outcome", "reason", "counts", "ok"]
     rows = []
     for step in run.steps:
         now = "–" if step.now is None else step.now
         verdict = "NO" if step.wrong else "yes" if step.expect is not None else "–"
-        counts = step.counts or ("",) * len(run.count_names)
+        fault = [step.fault] if faults else []
+        counts = " ".join(map(str, step.counts))
         rows.append(
-            (step.number, step.actor, step.call, now, step.fault, step.outcome, step.why, *counts, verdict)
+            (step.number, step.actor, step.call, now, *fault, step.outcome, step.why, counts, verdict)
         )
-    return grid(f"{run.title} ({run.name})", columns, rows)
+    named = f"; counts: {', '.join(run.count_names)}" if run.count_names else ""
+    return grid(f"{run.title} ({run.name}){named}", columns, rows, whole=("#", "outcome", "counts", "ok"))
 
 
-def runs(title: str, all_runs: Iterable[Run]) -> Table:
-    """A row a run: the outcomes of its steps, the counts after the last, and whether all was as expected."""
-    columns = ("clauses", "case or scenario", "kind", "outcomes", "counts", "as expected")
-    rows = [
-        (
-            ", ".join(run.clauses),
-            run.name,
-            run.kind,
-            run.story,
-            " ".join(map(str, run.last.counts)),
-            "yes" if run.held else "NO",
-        )
-        for run in all_runs
-    ]
-    return grid(title, columns, rows)
+def runs(title: str, all_runs: Iterable[Run], width: int = _PIPED_WIDTH) -> Table:
+    """A row a run: the outcomes of its steps, the counts after the last, and whether all was as expected.
+    A narrow terminal does without the clauses and the kind."""
+    columns = ["clauses", "case or scenario", "kind", "outcomes", "counts", "ok"]
+    rows = []
+    for run in all_runs:
+        counts, verdict = " ".join(map(str, run.last.counts)), "yes" if run.held else "NO"
+        rows.append([", ".join(run.clauses), run.name, run.kind, run.story, counts, verdict])
+    if width < _NARROW:
+        columns, *rows = ([line[n] for n in (1, 3, 4, 5)] for line in (columns, *rows))
+    return grid(title, columns, rows, whole=("case or scenario", "kind", "counts", "ok"))
 
 
 def complaints(run: Run) -> list[str]:
     """What did not come out as expected, a line each."""
-    return [
+    told = [
         f"{run.name}, step {step.number} ({step.call}): {wrong}" for step in run.steps for wrong in step.wrong
     ]
+    return [printable(line) for line in told]

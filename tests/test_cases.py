@@ -1,6 +1,7 @@
 """Each case file is a test; and what a case file that cannot be read gets."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -11,6 +12,7 @@ from receiptlab.hazards.ablation import without
 from receiptlab.hazards.faults import points_of
 from receiptlab.hazards.tampering import TAMPERING
 from receiptlab.play import play
+from receiptlab.store import Store
 
 HEAD = {"format": 1, "case": "mine", "contract": "owner"}
 ADD = {
@@ -175,6 +177,11 @@ BAD = {
     "NaN": ([HEAD, '{"actor": "a", "call": NaN}\n'], ":2: not JSON: NaN is no JSON number"),
     "enormous number": ([HEAD, '{"actor": "a", "call": ' + "9" * 9000 + "}\n"], ":2: not JSON"),
     "deep nesting": ([HEAD, "[" * 60_000 + "\n"], ":2: not JSON"),
+    "deep argument": ([HEAD, ADD | {"args": {"now": [[[[[1]]]]]}}], ":2: nested deeper than 5 levels"),
+    "infinite number": ([HEAD, '{"actor": "a", "call": 1e999}\n'], ":2: not JSON: 1e999 is too large"),
+    "harm with a surrogate": ([HEAD, ADD | {"harm": "\ud800"}], ":2: harm has a lone surrogate"),
+    "note with an escape": ([HEAD, ADD | {"note": "\u001b[2J"}], ":2: note must have at most 1000 characters"),
+    "reason with an escape": ([HEAD, ADD | {"expect": {"outcome": "failed", "reason": "\u001b"}}], ":2: reason has a control"),
     "enormous line": ([HEAD, LONG], ":2: the line is longer than 65536 bytes"),
 }  # fmt: skip
 
@@ -195,6 +202,24 @@ def test_bytes_that_are_no_utf8(tmp_path):
         read_case(path)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no such files")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "mine.jsonl")
+    with pytest.raises(CaseError, match="is no file"):
+        read_case(tmp_path / "mine.jsonl")
+
+
+def test_reopen_really_opens_the_file_anew(monkeypatch):
+    opened = []
+    real = Store.open
+    monkeypatch.setattr(Store, "open", lambda *args: opened.append(1) or real(*args))
+    play(load("O-02-answer-lost"))
+    plain = len(opened)
+    opened.clear()
+    play(load("O-02-answer-lost-reopened"))
+    assert len(opened) == plain + 1
+
+
 def test_too_many_lines(tmp_path):
     with pytest.raises(CaseError, match=r":10001: a case has at most 10000 lines"):
         read_case(write(tmp_path / "mine.jsonl", HEAD, *[ADD] * 10_001))
@@ -203,7 +228,7 @@ def test_too_many_lines(tmp_path):
 def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(CaseError, match=r"nothing\.jsonl: cannot be read: No such file"):
         read_case(tmp_path / "nothing.jsonl")
-    with pytest.raises(CaseError, match=r"cannot be read: Is a directory"):
+    with pytest.raises(CaseError, match=r"is no file"):
         read_case(tmp_path)
 
 
@@ -221,6 +246,11 @@ def test_the_format_page_names_every_key_call_and_outcome():
     for contract in CONTRACTS.values():
         words |= {contract.NAME, *contract.calls(), *contract.COUNTS, *TAMPERING.get(contract.NAME, {})}
         words |= {point for call in contract.calls() for point in points_of(contract, call)}
+        for guards in contract.GUARDS.values():
+            words |= {
+                guard.__name__.replace("_", "-") for guard in guards if not guard.__name__.endswith("replay")
+            }
+    words -= {f"{call}-state" for call in ("claim", "accept", "cancel")}
     assert [word for word in sorted(words) if f"`{word}`" not in page] == []
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from receiptlab.__main__ import main
 from receiptlab.cases import own_cases
+from receiptlab.cli import main
 
 ROOT = Path(__file__).parent.parent
 WRONG_FENCE = ROOT / "data/cases/owner/O-07-same-holder-wrong-fence.jsonl"
@@ -88,9 +88,10 @@ def test_about_names_sqlite(capsys):
     ("arguments", "message"),
     [
         (["play", "nothing.jsonl"], "nothing.jsonl: cannot be read"),
-        (["play", "."], "cannot be read"),
+        (["play", "."], "is no file"),
         (["play", str(WRONG_FENCE), "--timeline", "missing/out.svg"], "missing/out.svg"),
-        (["play", str(WRONG_FENCE), "--timeline", "."], "."),
+        (["play", str(WRONG_FENCE), "--timeline", "."], "ends in .svg"),
+        (["play", str(WRONG_FENCE), "--timeline", str(WRONG_FENCE)], "ends in .svg"),
         (["play", str(WRONG_FENCE), str(WRONG_FENCE), "--timeline", "out.svg"], "give one FILE"),
     ],
 )
@@ -127,7 +128,7 @@ def command(*arguments, **more):
 
 def test_no_temporary_folder_gets_a_sentence(tmp_path):
     missing = str(tmp_path / "missing")
-    code = "import sys, tempfile; tempfile.tempdir = sys.argv[1]; from receiptlab.__main__ import main; sys.exit(main(['run']))"
+    code = "import sys, tempfile; tempfile.tempdir = sys.argv[1]; from receiptlab.cli import main; sys.exit(main(['run']))"
     done = subprocess.run(
         [sys.executable, "-c", code, missing], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
@@ -153,3 +154,55 @@ def test_ctrl_c_stops_without_a_traceback():
     _, err = process.communicate(timeout=60)
     assert process.returncode in (0, 130, -signal.SIGINT)
     assert "Traceback" not in err or "receiptlab/__main__.py" not in err
+
+
+def test_a_reader_that_goes_away_does_not_hide_a_failed_expectation(tmp_path):
+    process = command("play", changed(tmp_path, '"reason": "fence"', '"reason": "holder"'))
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    assert "expected holder, got fence" in process.stderr.read()
+    process.stderr.close()
+
+
+def test_a_narrow_encoding_prints_escapes(tmp_path):
+    path = changed(tmp_path, "the right holder", "名前 holder")
+    done = subprocess.run(
+        [sys.executable, "-m", "receiptlab", "play", path],
+        cwd=ROOT, capture_output=True, timeout=60, env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert b"\\u540d" in done.stdout
+    assert b"Traceback" not in done.stderr
+
+
+def test_nothing_in_a_file_or_its_name_steers_the_terminal(tmp_path, capsys):
+    path = tmp_path / "mine\x1b[31m.jsonl"
+    path.write_bytes(WRONG_FENCE.read_bytes().replace(b'{"fence": 1}', b'{"fence\\u001b[2J": "\\u001b[2J"}'))
+    assert main(["play", str(path)]) == 1
+    assert main(["play", str(path) + "missing"]) == 2
+    told = capsys.readouterr()
+    assert "\x1b" not in told.out + told.err
+    assert "\\x1b[2J" in told.err
+
+
+def test_a_run_that_is_no_picture_is_refused(tmp_path, capsys):
+    lines = WRONG_FENCE.read_text(encoding="utf-8").splitlines()
+    path = tmp_path / "long.jsonl"
+    path.write_text("\n".join([lines[0], *[lines[1]] * 300]), encoding="utf-8")
+    assert main(["play", str(path), "--timeline", str(tmp_path / "out.svg")]) == 2
+    assert "a timeline shows at most 200 events" in capsys.readouterr().err
+
+
+def test_a_narrow_terminal_still_shows_every_name_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["run"]) == 0
+    out = capsys.readouterr().out
+    assert all(case.name in out for case in own_cases())
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_module_starts_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "receiptlab", "about"], cwd=ROOT, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from receiptlab import golden
-from receiptlab.__main__ import main
 from receiptlab.cases import load
+from receiptlab.cli import main
 from receiptlab.lesson import case
 from receiptlab.play import play
 

@@ -21,6 +21,7 @@ FLOORS = [
     {"play"},
     {"scenarios"},
     {"show", "lesson", "terminal", "golden"},
+    {"cli"},
     {"__main__"},
 ]
 SMALL = [PACKAGE / f"{name}.py" for name in ("store", "fixture", "values", "errors")] + sorted(

@@ -77,8 +77,14 @@ def test_cells_run_out_of_order_are_found():
     ("output", "problem"),
     [
         (stream("careful\n", "stderr"), "cell 1: it wrote to stderr"),
-        (shown("image/png", "aGk="), "cell 1: image/png is never compared; draw SVG"),
-        (shown("image/jpeg", "aGk="), "cell 1: image/jpeg is never compared; draw SVG"),
+        (
+            shown("image/png", "aGk="),
+            "cell 1: image/png is never compared; show image/svg+xml, text/html, text/plain",
+        ),
+        (
+            shown("image/jpeg", "aGk="),
+            "cell 1: image/jpeg is never compared; show image/svg+xml, text/html, text/plain",
+        ),
         (
             {"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []},
             "cell 1: it failed: ValueError",
@@ -86,6 +92,14 @@ def test_cells_run_out_of_order_are_found():
         (
             shown("text/plain", "<object at 0x7f31aa60>"),
             "cell 1: the output holds an address: 'at 0x7f31aa60'",
+        ),
+        (
+            shown("application/vnd.jupyter.widget-view+json", "{}"),
+            "cell 1: application/vnd.jupyter.widget-view+json is never compared; show image/svg+xml, text/html, text/plain",
+        ),
+        (
+            shown("text/plain", "x") | {"metadata": {"a": 1}},
+            "cell 1: the output has metadata, which is never compared",
         ),
         (stream("open /tmp/x.db\n"), "cell 1: the output holds an absolute path: '/tmp/'"),
         (stream("in C:\\Users\n"), "cell 1: the output holds an absolute path: 'C:\\\\'"),
@@ -186,3 +200,11 @@ def test_a_failing_cell_leaves_the_file_as_it_was(tmp_path: Path):
     before = path.read_bytes()
     assert "ZeroDivisionError" in notebooks.execute(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("tag", ["nbval-ignore-output", "nbval-skip", "raises-exception"])
+def test_a_cell_that_is_not_to_be_compared_is_found(tag: str):
+    said = ["cell 1: it tells nbval not to compare it; every output is compared here"]
+    cell = code("print(1)", 1, stream("1\n"))
+    assert problems(cell | {"metadata": {"tags": [tag]}}) == said
+    assert problems(code("# NBVAL_IGNORE_OUTPUT\nprint(1)", 1, stream("1\n"))) == said

@@ -52,6 +52,8 @@ def main() -> None:
         print("Open the address below that ends in a token. Ctrl-C stops the server.", flush=True)
     others = os.environ.get("JUPYTER_CONFIG_PATH")
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, (str(SETTINGS), others)))
+    # A terminal in JupyterLab finds this Python, and with it `python -m receiptlab`.
+    os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     os.chdir(ROOT)
     jupyterlab(told)
 

@@ -8,6 +8,8 @@ a mark always goes with it.
 from __future__ import annotations
 
 import io
+import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -46,6 +48,8 @@ SHAPES = {
     "read": "h",
     "invalid": "v",
 }
+
+logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no advice about its cache folder
 
 _SETTINGS = {
     "svg.fonttype": "none",  # text stays text: it can be searched, and read aloud
@@ -89,7 +93,10 @@ def settings() -> Iterator[None]:
 def picture(figure: Figure, words: str) -> Picture:
     """The figure as SVG that is the same, byte for byte, each time it is drawn."""
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    with warnings.catch_warnings():
+        # The text stays text, so a sign that this font lacks is drawn by the reader's own.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     # Where the reader lacks that font, one of the same width takes its place.
     svg = out.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     return Picture(svg, words)

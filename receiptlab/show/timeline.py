@@ -26,6 +26,7 @@ from receiptlab.show.style import (
 
 _EVENT, _LANE, _LEFT, _HEAD, _FOOT = 1.42, 0.98, 1.5, 0.45, 0.5  # inches
 _A_ROW = 7  # events side by side before the drawing goes on below
+MAX_EVENTS, MAX_ACTORS = 200, 12
 _DATABASE = "database"
 
 
@@ -40,10 +41,19 @@ class _Bar:
 
 
 def timeline(run: Run) -> Picture:
-    """Draw the run. More than seven events go on in a second row below."""
-    lanes = [*dict.fromkeys(step.actor for step in run.steps if step.call != "reopen"), _DATABASE]
+    """Draw the run. More than seven events go on in a second row below.
+
+    Raises ValueError for more than 200 events or 12 actors: that is no picture to look at.
+    """
+    actors = list(dict.fromkeys(step.actor for step in run.steps if step.call != "reopen"))
+    if len(run.steps) > MAX_EVENTS or len(actors) > MAX_ACTORS:
+        raise ValueError(
+            f"a timeline shows at most {MAX_EVENTS} events and {MAX_ACTORS} actors; take a part of it"
+        )
+    lanes = [*actors, _DATABASE if _DATABASE not in actors else "the database file"]
     rows = [run.steps[at : at + _A_ROW] for at in range(0, len(run.steps), _A_ROW)]
-    head = f"{run.title}   {', '.join(run.clauses)}"
+    clauses = textwrap.shorten(", ".join(run.clauses), 40, placeholder=" …")
+    head = f"{run.title}   {clauses}"
     width = max(_LEFT + _EVENT * min(len(run.steps), _A_ROW) + 0.2, 0.1 * len(head) + 0.5)
     row_height = _LANE * len(lanes) + _FOOT
     height = _HEAD + row_height * len(rows)
@@ -52,7 +62,7 @@ def timeline(run: Run) -> Picture:
         figure.text(
             0.12 / width, 1 - 0.28 / height, f"{run.title}   ", fontsize=11, weight="bold", color=BLACK
         )
-        figure.text(1 - 0.12 / width, 1 - 0.28 / height, ", ".join(run.clauses), ha="right", color=GREY)
+        figure.text(1 - 0.12 / width, 1 - 0.28 / height, clauses, ha="right", color=GREY)
         for number, steps in enumerate(rows):
             bottom = height - _HEAD - row_height * (number + 1) + _FOOT
             box = (_LEFT / width, bottom / height, _EVENT * len(steps) / width, _LANE * len(lanes) / height)
@@ -70,13 +80,14 @@ def _draw_row(axes, run: Run, steps: tuple[Step, ...], lanes: list[str]) -> None
             _draw_bar(axes, bar, lanes.index(bar.lane), first - 0.5, last + 0.5)
     for step in steps:
         if step.call == "reopen":
-            _draw_reopen(axes, step)
+            _draw_reopen(axes, step, len(lanes))
         else:
             _draw_call(axes, step, lanes.index(step.actor), len(lanes) - 1)
         before = run.steps[step.number - 2].counts if step.number > 1 else (0,) * len(step.counts)
         _draw_counts(axes, step, before, len(lanes) - 1)
     labels = [
-        f"{step.number}\nnow {step.now}" if step.now is not None else f"{step.number}" for step in steps
+        f"{step.number}\nnow {_short(step.now)}" if step.now is not None else f"{step.number}"
+        for step in steps
     ]
     axes.set_xticks([step.number for step in steps], labels, color=GREY, fontsize=8.5)
     names = ", ".join(run.count_names)
@@ -91,6 +102,11 @@ def _draw_row(axes, run: Run, steps: tuple[Step, ...], lanes: list[str]) -> None
             fontsize=6.8,
             color=GREY,
         )
+
+
+def _short(now: int) -> str:
+    """Nanoseconds since 1970 would run into each other: the last digits tell them apart."""
+    return str(now) if now < 10**9 else f"…{now % 10**6:06}"
 
 
 def _lanes(axes, lanes: list[str]) -> None:
@@ -113,7 +129,7 @@ def _bars(run: Run, lanes: list[str]) -> list[_Bar]:
             seen.setdefault(lease, step)
     for lease, start in seen.items():
         end, expired = _end(run, lease, start.number)
-        lane = start.actor if start.actor in lanes else _DATABASE
+        lane = start.actor if start.actor in lanes else lanes[-1]
         slot = sum(1 for bar in bars if bar.lane == lane and bar.end > start.number)
         words = f"fence {lease.fence}, {'expired at' if expired else 'until'} {lease.until}"
         bars.append(_Bar(lane, start.number, end, words, expired, slot))
@@ -191,8 +207,10 @@ def _words(step: Step) -> str:
     return "\n".join(part for part in (f"{step.call}: {step.outcome}", wrapped.replace("\u200b", "")) if part)
 
 
-def _draw_reopen(axes, step: Step) -> None:
-    axes.axvline(step.number, color=BLACK, linewidth=1.2, linestyle=(0, (1, 2)), zorder=2)
+def _draw_reopen(axes, step: Step, lanes: int) -> None:
+    axes.plot(
+        [step.number] * 2, [-0.5, lanes - 1.16], color=BLACK, linewidth=1.2, linestyle=(0, (1, 2)), zorder=2
+    )
     axes.text(
         step.number,
         -0.44,
@@ -223,7 +241,7 @@ def _draw_counts(axes, step: Step, before: tuple, y: int) -> None:
         axes.text(
             step.number,
             y + 0.33,
-            f" {step.harm} ",
+            f" {textwrap.shorten(step.harm, 18, placeholder=chr(0x2026))} ",
             ha="center",
             va="center",
             fontsize=8,

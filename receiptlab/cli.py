@@ -1,0 +1,177 @@
+"""The commands: run, play, list, about.
+
+Exit status: 0 all was as expected, 1 something was not, 2 the input could not be used,
+130 stopped with Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+
+from receiptlab import engine, golden, terminal
+from receiptlab.cases import CaseError, contract_map, data_folder, own_cases, read_case
+from receiptlab.errors import LabError
+from receiptlab.play import play
+from receiptlab.record import Run
+from receiptlab.scenarios import SCENARIOS
+
+JSON_FORMAT = 1
+SHOWN = 10
+"""How many differences are printed."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit status and lets no traceback through for bad input."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError):
+            stream.reconfigure(errors="backslashreplace")  # a narrow encoding prints escapes and goes on
+    options = _parser().parse_args(arguments)
+    try:
+        return options.command(options)
+    except LabError as error:
+        return _complain(str(error))
+    except BrokenPipeError:
+        _forget_output()
+        return 0
+    except OSError as error:
+        where = error.filename or "the file system"
+        return _complain(f"{where}: {error.strerror}; check the folder and its rights")
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+
+
+def _complain(message: str) -> int:
+    print(f"receiptlab: {terminal.printable(message)}", file=sys.stderr)
+    return 2
+
+
+def _forget_output() -> None:
+    """Nobody reads the output any more; what is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m receiptlab", description="A teaching lab on receipts.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="play every case and scenario of the lab, one row each")
+    run.add_argument("--check", action="store_true", help="compare the whole result with data/results.json")
+    run.add_argument("--output", metavar="FILE", help="write the whole result to FILE")
+    run.add_argument("--overwrite", action="store_true", help="write over FILE if it is there")
+    run.set_defaults(command=_run)
+    one = commands.add_parser("play", help="play your own case files and show what the contract answers")
+    one.add_argument(
+        "files", nargs="+", metavar="FILE", help="a case file in JSON Lines; data/README.md has the format"
+    )
+    one.add_argument("--timeline", metavar="OUT.svg", help="draw the run (one FILE only)")
+    one.add_argument("--json", action="store_true", help="print the runs as JSON instead of a table")
+    one.set_defaults(command=_play)
+    listing = commands.add_parser("list", help="show clauses, cases and lessons")
+    listing.set_defaults(command=_list)
+    about = commands.add_parser("about", help="show which Python and SQLite these are")
+    about.set_defaults(command=_about)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    stored = golden.read(golden.golden_file()) if options.check else None
+    runs = [run() for run in terminal.progress("playing", golden.experiments())]
+    if not (options.check or options.output):
+        out = terminal.console()
+        _show(lambda: out.print(terminal.runs("every case and scenario", runs, out.width)))
+    status = _verdict(runs)
+    for line in golden.unreached(runs):
+        print(line, file=sys.stderr)
+        status = 1
+    made = golden.result(runs) if options.check or options.output else {}
+    if options.output:
+        golden.write(Path(options.output), made, options.overwrite)
+    return max(status, _compare(stored, made)) if options.check else status
+
+
+def _compare(stored: dict, made: dict) -> int:
+    different = list(golden.differences(stored, made))
+    for line in different[:SHOWN]:
+        print(terminal.printable(line), file=sys.stderr)
+    more = f", the first {SHOWN} are above" if len(different) > SHOWN else ""
+    told = f"{len(different)} difference{'s' * (len(different) > 1)} from the stored result{more}"
+    print(told if different else "the same as the stored result", file=sys.stderr)
+    return 1 if different else 0
+
+
+def _play(options: argparse.Namespace) -> int:
+    if options.timeline:
+        _check_drawing(options.timeline, options.files)
+    cases = [read_case(path) for path in options.files]  # all are read before anything runs
+    runs = [play(case) for case in cases]
+    if options.timeline:
+        _draw(runs[0], options.timeline)
+    if options.json:
+        held = all(run.held for run in runs)
+        told = {"format": JSON_FORMAT, "held": held, "runs": [run.to_dict() for run in runs]}
+        _show(lambda: print(json.dumps(told, indent=1, allow_nan=False)))
+    else:
+        _show(lambda: [terminal.console().print(terminal.steps(run)) for run in runs])
+    return _verdict(runs)
+
+
+def _show(printing) -> None:
+    """Print; a reader that has gone away, such as head, does not change the exit status."""
+    try:
+        printing()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_output()
+
+
+def _check_drawing(path: str, files: list[str]) -> None:
+    if len(files) > 1:
+        raise CaseError("--timeline draws one run; give one FILE")
+    if not path.endswith(".svg"):
+        raise CaseError(f"{path}: a timeline is an SVG file; give it a name that ends in .svg")
+
+
+def _draw(run: Run, path: str) -> None:
+    try:
+        from receiptlab.show import timeline
+    except ImportError as error:
+        raise CaseError(f"drawing needs {error.name}; install it with: pip install -e .[show]") from None
+    try:
+        timeline(run).save(path)
+    except ValueError as error:
+        raise CaseError(f"{run.name}: {error}") from None
+
+
+def _verdict(runs: list[Run]) -> int:
+    wrong = [line for run in runs for line in terminal.complaints(run)]
+    for line in wrong:
+        print(line, file=sys.stderr)
+    expected = sum(step.expect is not None for run in runs for step in run.steps)
+    print(f"{len(runs)} played, {expected} expectations, {len(wrong)} not as expected", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    rows, out = contract_map(), terminal.console()
+    columns = ("id", "kind", "status", "clause", "cases", "notebook")
+    out.print(terminal.grid("clauses", columns, [[row[column] for column in columns] for row in rows]))
+    about = [(case.name, ", ".join(case.clauses), case.kind, case.title) for case in own_cases()]
+    out.print(terminal.grid("cases", ("name", "clauses", "kind", "about"), about))
+    told = [(f.__name__.replace("_", "-"), (f.__doc__ or "").split("\n")[0]) for f in SCENARIOS]
+    out.print(terminal.grid("scenarios", ("name", "about"), told))
+    lessons = sorted(path.stem for path in (data_folder().parent / "notebooks").glob("*.ipynb"))
+    served = [
+        (name, " ".join(row["id"] for row in rows if name in row["notebook"].split())) for name in lessons
+    ]
+    out.print(terminal.grid("lessons", ("notebook", "clauses"), served))
+    return 0
+
+
+def _about(options: argparse.Namespace) -> int:
+    terminal.console().print(terminal.grid("", ("what", "which"), list(engine.report().items())))
+    return 0
