@@ -27,25 +27,26 @@ MAX_BODY = 1_048_576
 
 def text(name: str, value: object) -> str:
     """A non-empty text of at most 128 characters without control characters or lone surrogates."""
+    if type(value) is str and 0 < len(value) <= MAX_TEXT and value.isprintable():
+        return value
+    return _only_a_text(name, value)
+
+
+def _only_a_text(name: str, value: object) -> str:
+    """What is wrong with it. isprintable() also turns away harmless spaces and marks; these pass."""
     if type(value) is not str:
         raise WrongType(name, f"must be a text, not {type(value).__name__}")
     if not value:
         raise WrongValue(name, "must not be empty")
     if len(value) > MAX_TEXT:
         raise WrongValue(name, f"must have at most {MAX_TEXT} characters, it has {len(value)}")
-    if not value.isprintable():
-        _only_characters(name, value)
-    return value
-
-
-def _only_characters(name: str, value: str) -> None:
-    """isprintable() also turns away harmless spaces and marks; here only what a text may not hold."""
     for position, character in enumerate(value):
         category = unicodedata.category(character)
         if category == "Cc":
             raise WrongValue(name, f"has a control character (U+{ord(character):04X}) at {position}")
         if category == "Cs":
             raise WrongValue(name, f"has a lone surrogate (U+{ord(character):04X}) at {position}")
+    return value
 
 
 def integer(name: str, value: object, low: int = 0, high: int = MAX_INTEGER) -> int:

@@ -12,6 +12,8 @@ BLOCK = 10  # calls of one kind in a row within a round
 WARM_UP = 30  # rounds that are run and not counted
 COLUMNS = ("what", "p50 in µs", "p99 in µs", "p50 over the floor's", "goal")
 
+_NOTES = {"floor again": "the noise of this run"}
+
 Calls = Sequence[tuple[str, Callable[[str], object]]]
 
 
@@ -49,7 +51,12 @@ def rounds_of(
     return times
 
 
-def rows(times: dict[str, list[int]], floor: str, goals: dict[str, str]) -> list[tuple[str, ...]]:
+def verdict(ratio: float, goal: float) -> str:
+    """The goal, and whether this run reached it."""
+    return f"at most {goal}: {'reached' if ratio <= goal else 'MISSED'}"
+
+
+def rows(times: dict[str, list[int]], floor: str, goals: dict[str, float]) -> list[tuple[str, ...]]:
     """A row for each thing that was measured, with its ratio to the floor."""
     p50 = {name: statistics.median(values) for name, values in times.items()}
     return [
@@ -58,7 +65,7 @@ def rows(times: dict[str, list[int]], floor: str, goals: dict[str, str]) -> list
             f"{p50[name] / 1000:.1f}",
             f"{statistics.quantiles(values, n=100)[98] / 1000:.1f}",
             f"{p50[name] / p50[floor]:.3f}",
-            goals.get(name, ""),
+            verdict(p50[name] / p50[floor], goals[name]) if name in goals else _NOTES.get(name, ""),
         )
         for name, values in times.items()
     ]

@@ -14,7 +14,6 @@ from tools.bench_common import bare, rounds_of, rows, timed
 
 DIGEST = sha256("pay 5")
 RESULT = '{"effect":100000,"executed_at":100}'
-GOALS = {"floor again": "the noise of this run"}
 MANY = 1_000_000
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 
@@ -70,7 +69,7 @@ def measure(folder: Path, rounds: int) -> list[tuple[str, ...]]:
     times = rounds_of(calls, rounds, lambda names: None, shift=3)
     late = [("tombstone answer", refused(2))]
     times |= rounds_of(late, rounds, expire, shift=0)
-    return rows(times, "floor", GOALS)
+    return rows(times, "floor", {})
 
 
 def filled(path: Path, receipts: int, epochs: int = 10, tombstones: bool = False) -> Store:

@@ -205,19 +205,19 @@ GUARDS = {
     "revoke": (not_found,),
 }
 
-_WORK = "SELECT * FROM work WHERE scope = :scope AND work = :work"
+_WORK = "SELECT * FROM work WHERE scope = ? AND work = ?"
 _ANY_WORK = "SELECT * FROM work WHERE scope = :scope ORDER BY work LIMIT 1"
 _SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command, digest
-    FROM receipt WHERE scope = :scope AND key = :key"""
+    FROM receipt WHERE scope = ? AND key = ?"""
 _ADD = """INSERT INTO work VALUES (:scope, :work, :revision, :epoch, :policy,
     (SELECT coalesce(max(revoked), 0) FROM work WHERE scope = :scope),
     0, NULL, NULL, 'ready', 'open', 0, :now)"""
 _CLAIM = """UPDATE work SET fence = fence + 1, holder = :actor, expires_at = :until, state = 'leased',
     changed_at = :now WHERE scope = :scope AND work = :work"""
 _RESULT = """UPDATE work SET revision = revision + 1, results = results + 1, state = 'result-recorded',
-    holder = NULL, expires_at = NULL, changed_at = :now WHERE scope = :scope AND work = :work"""
+    holder = NULL, expires_at = NULL, changed_at = ? WHERE scope = ? AND work = ?"""
 _RECEIPT = """INSERT INTO receipt (scope, key, work, command, digest, revision, result_digest, accepted_at)
-    VALUES (:scope, :key, :work, :command, :digest, :revision + 1, :result_digest, :now)"""
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 _OUTBOX = "INSERT INTO outbox (receipt, staged_at) VALUES (?, ?)"
 _CANCEL = "UPDATE work SET state = 'cancelled', changed_at = :now WHERE scope = :scope AND work = :work"
 _AUTHORITY = """UPDATE work SET epoch = :epoch, policy = :policy, changed_at = :now
@@ -228,7 +228,7 @@ _LEASES = """SELECT scope || '/' || work, holder, fence, expires_at FROM work
 
 
 def _see_work(db: Connection, call: SimpleNamespace) -> Seen:
-    return Seen(Work(*(db.execute(_WORK, vars(call)).fetchone() or ())))
+    return Seen(Work(*(db.execute(_WORK, (call.scope, call.work)).fetchone() or ())))
 
 
 def _see_scope(db: Connection, call: SimpleNamespace) -> Seen:
@@ -236,8 +236,8 @@ def _see_scope(db: Connection, call: SimpleNamespace) -> Seen:
 
 
 def _see_work_and_receipt(db: Connection, call: SimpleNamespace) -> Seen:
-    work = Work(*(db.execute(_WORK, vars(call)).fetchone() or ()))
-    return Seen(work, db.execute(_SAVED, vars(call)).fetchone())
+    work = Work(*(db.execute(_WORK, (call.scope, call.work)).fetchone() or ()))
+    return Seen(work, db.execute(_SAVED, (call.scope, call.key)).fetchone())
 
 
 def _differing(saved: str, sent: str) -> tuple[str, ...]:
@@ -316,7 +316,7 @@ class Owner(Contract):
     def look(self, scope: str, work: str) -> Work:
         """The row as it stands, for an operator: it asks for no authority. Refused: not-found."""
         call = checked(ARGUMENTS, arguments(locals()))
-        seen = Seen(Work(*next(iter(self.store.read(_WORK, vars(call))), ())))
+        seen = Seen(Work(*next(iter(self.store.read(_WORK, (scope, work))), ())))
         not_found(call, seen)
         return seen.work
 
@@ -331,12 +331,12 @@ class Owner(Contract):
     def _record(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Receipt:
         reach = self.store.reach
         reach("after_guards")
-        db.execute(_RESULT, vars(call))
+        db.execute(_RESULT, (call.now, call.scope, call.work))
         reach("after_result")
-        number = db.execute(_RECEIPT, vars(call)).lastrowid
+        done = (call.revision + 1, call.result_digest, call.now)
+        saved = (call.scope, call.key, call.work, call.command, call.digest, *done)
+        number = db.execute(_RECEIPT, saved).lastrowid
         reach("after_receipt")
         db.execute(_OUTBOX, (number, call.now))
         reach("after_outbox")
-        return Receipt(
-            number, call.scope, call.key, call.work, call.revision + 1, call.result_digest, call.now
-        )
+        return Receipt(number, call.scope, call.key, call.work, *done)
