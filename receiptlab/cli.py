@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 from receiptlab import engine, golden, terminal
-from receiptlab.cases import CaseError, contract_map, data_folder, own_cases, read_case
+from receiptlab.caseformat import CaseError, read_case
+from receiptlab.cases import contract_map, data_folder, own_cases
 from receiptlab.errors import LabError
 from receiptlab.play import play
 from receiptlab.record import Run

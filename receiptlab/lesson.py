@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from receiptlab.cases import CaseError, load
+from receiptlab.caseformat import CaseError
+from receiptlab.cases import load
 from receiptlab.outcomes import attempt
 from receiptlab.play import play
 from receiptlab.record import Run

@@ -8,7 +8,7 @@ import tempfile
 from functools import cache, partial
 from pathlib import Path
 
-from receiptlab.cases import FILE_CALLS, Call, Case
+from receiptlab.caseformat import FILE_CALLS, Call, Case
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.shape import Contract
 from receiptlab.hazards.faults import fault

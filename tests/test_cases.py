@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from receiptlab.cases import FILE_CALLS, CaseError, data_folder, load, own_cases, read_case
+from receiptlab.caseformat import FILE_CALLS, CaseError, read_case
+from receiptlab.cases import data_folder, load, own_cases
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.hazards.ablation import without
 from receiptlab.hazards.faults import points_of
@@ -238,7 +239,7 @@ def test_an_unknown_case_is_told(tmp_path):
 
 
 def test_the_format_page_names_every_key_call_and_outcome():
-    from receiptlab import cases
+    from receiptlab import caseformat as cases
     from receiptlab.outcomes import WORDS
 
     page = (data_folder() / "README.md").read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ FLOORS = [
     {"store"},
     {"contracts"},
     {"hazards"},
+    {"caseformat"},
     {"cases"},
     {"play"},
     {"scenarios"},

@@ -14,7 +14,8 @@ from tests.conftest import RESULT, WORK
 
 def test_a_replay_is_equal_byte_for_byte(owner):
     first = owner.accept(**RESULT)
-    again = Owner(owner.store.again()).accept(**RESULT | {"now": 9_000})
+    with owner.store.again() as second:
+        again = Owner(second).accept(**RESULT | {"now": 9_000})
     assert (first.outcome, again.outcome) == ("accepted", "replayed")
     assert first == again
     assert first.to_bytes() == again.to_bytes()
@@ -28,11 +29,11 @@ def test_a_replay_is_equal_byte_for_byte(owner):
 def test_a_replay_writes_nothing(owner):
     owner.accept(**RESULT)
     before = owner.store.read("PRAGMA data_version"), owner.store.db.total_changes
-    watcher = owner.store.again()
-    seen = watcher.read("PRAGMA data_version")
-    owner.accept(**RESULT)
-    assert (owner.store.read("PRAGMA data_version"), owner.store.db.total_changes) == before
-    assert watcher.read("PRAGMA data_version") == seen
+    with owner.store.again() as watcher:
+        seen = watcher.read("PRAGMA data_version")
+        owner.accept(**RESULT)
+        assert (owner.store.read("PRAGMA data_version"), owner.store.db.total_changes) == before
+        assert watcher.read("PRAGMA data_version") == seen
 
 
 def test_accept_changes_what_it_says_and_nothing_else(owner):

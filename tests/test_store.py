@@ -24,6 +24,12 @@ def contents(folder):
     return {path.name: path.read_bytes() if path.is_file() else None for path in sorted(folder.iterdir())}
 
 
+def read_again(store, sql):
+    """What a second connection reads."""
+    with store.again() as second:
+        return second.read(sql)
+
+
 def database(path, application_id=0, version=0):
     db = sqlite3.connect(path)
     db.executescript(
@@ -142,8 +148,9 @@ def test_a_fixture_whose_tables_were_changed_is_refused(owner):
 
 def test_settings_of_a_connection(store):
     settings = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1}
-    for one in (store, store.again()):
-        assert {name: one.read(f"PRAGMA {name}")[0][0] for name in settings} == settings
+    with store.again() as second:
+        for one in (store, second):
+            assert {name: one.read(f"PRAGMA {name}")[0][0] for name in settings} == settings
 
 
 @pytest.mark.parametrize("contract", [*CONTRACTS.values(), Naive], ids=lambda contract: contract.NAME)
@@ -172,7 +179,7 @@ def test_write_rolls_back_on_any_exception(store, error):
     assert store.read("SELECT count(*) FROM work") == [(0,)]
     with store.write() as db:
         db.execute(ROW)
-    assert store.again().read("SELECT count(*) FROM work") == [(1,)]
+    assert read_again(store, "SELECT count(*) FROM work") == [(1,)]
 
 
 def test_a_commit_that_is_turned_away_is_rolled_back_and_definite(store):
@@ -209,8 +216,7 @@ def test_a_commit_that_fails_half_way_is_indefinite(store):
 
 
 def test_a_locked_fixture_is_a_clear_error_and_nothing_is_lost(store):
-    other = store.again()
-    with other.write() as db:
+    with store.again() as other, other.write() as db:
         db.execute(ROW)
         with pytest.raises(Locked, match="200 ms") as locked, store.write():
             pass
@@ -260,7 +266,7 @@ def test_write_inside_write_is_refused_and_the_outer_one_goes_on(store):
         with pytest.raises(NotWritten, match="nested"), store.write():
             pass
         db.execute("UPDATE work SET revision = 2")
-    assert store.again().read("SELECT revision FROM work") == [(2,)]
+    assert read_again(store, "SELECT revision FROM work") == [(2,)]
 
 
 def test_what_an_interrupt_leaves_open_is_rolled_back_by_the_next_write(store):
@@ -275,7 +281,7 @@ def test_what_an_interrupt_leaves_open_is_rolled_back_by_the_next_write(store):
     assert store.db.in_transaction
     with store.write() as db:
         db.execute(ROW)
-    assert store.again().read("SELECT count(*) FROM work") == [(1,)]
+    assert read_again(store, "SELECT count(*) FROM work") == [(1,)]
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timer signals")

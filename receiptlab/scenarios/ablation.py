@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from receiptlab.cases import Case, own_cases
+from receiptlab.caseformat import Case
+from receiptlab.cases import own_cases
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.hazards.ablation import guard_names, watched, without
 from receiptlab.play import play
