@@ -43,7 +43,7 @@ def test_accept_changes_what_it_says_and_nothing_else(owner):
     assert after == before._replace(
         revision=2, results=1, state="result-recorded", holder=None, expires_at=None, changed_at=120
     )
-    assert owner.store.read("SELECT id, receipt, staged_at FROM outbox") == [(1, 1, 120)]
+    assert owner.store.read("SELECT * FROM outbox") == [(1, "result-recorded", "1", 120)]
 
 
 def test_the_fence_rises_with_every_claim(owner):

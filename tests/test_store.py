@@ -186,7 +186,7 @@ def test_a_commit_that_is_turned_away_is_rolled_back_and_definite(store):
     with pytest.raises(NotWritten, match="SQLITE_CONSTRAINT_FOREIGNKEY"), store.write() as db:
         db.execute(ROW)
         db.execute("PRAGMA defer_foreign_keys = ON")
-        db.execute("INSERT INTO outbox (receipt, staged_at) VALUES (99, 0)")
+        db.execute("INSERT INTO receipt VALUES (1, 'shop', 'key-1', 'order-99', '{}', 'd', 2, 'd', 0)")
     assert not store.db.in_transaction
     assert store.read("SELECT count(*) FROM work") == [(0,)]
 

@@ -20,7 +20,7 @@ _UPDATE = """UPDATE work SET revision = revision + 1, results = results + 1, sta
     holder = NULL, expires_at = NULL, changed_at = ? WHERE scope = ? AND work = ?"""
 _RECEIPT = """INSERT INTO receipt (scope, key, work, command, digest, revision, result_digest, accepted_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-_OUTBOX = "INSERT INTO outbox (receipt, staged_at) VALUES (?, ?)"
+_OUTBOX = "INSERT INTO outbox (topic, subject, staged_at) VALUES (?, ?, ?)"
 _LEASED = """INSERT INTO work
     VALUES ('shop', ?, 1, 1, 'policy-1', 0, 1, 'worker-a', 160, 'leased', 'open', 0, 0)"""
 _COMMAND = "x" * 215  # as long as the command that the owner stores
@@ -40,7 +40,7 @@ class Floor:
         db.execute(_SELECT_RECEIPT, ("shop", work)).fetchone()
         db.execute(_UPDATE, (120, "shop", work))
         row = db.execute(_RECEIPT, ("shop", work, work, _COMMAND, DIGEST, 2, DIGEST, 120)).lastrowid
-        db.execute(_OUTBOX, (row, 120))
+        db.execute(_OUTBOX, ("result-recorded", str(row), 120))
         db.execute("COMMIT")
 
 

@@ -14,6 +14,7 @@ from sqlite3 import Connection
 from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
+from receiptlab.contracts import outbox
 from receiptlab.contracts.shape import Contract, arguments, writes
 from receiptlab.errors import Refused
 from receiptlab.values import canonical, checked, countable, hex_digest, integer, sha256, text
@@ -34,10 +35,7 @@ SCHEMA = (
         command TEXT NOT NULL, digest TEXT NOT NULL,
         revision INTEGER NOT NULL, result_digest TEXT NOT NULL, accepted_at INTEGER NOT NULL,
         UNIQUE (scope, key), FOREIGN KEY (scope, work) REFERENCES work (scope, work)) STRICT""",
-    """CREATE TABLE outbox (
-        id INTEGER NOT NULL PRIMARY KEY,
-        receipt INTEGER NOT NULL UNIQUE REFERENCES receipt (id),
-        staged_at INTEGER NOT NULL) STRICT""",
+    *outbox.SCHEMA,
 )
 
 ARGUMENTS = {
@@ -218,7 +216,6 @@ _RESULT = """UPDATE work SET revision = revision + 1, results = results + 1, sta
     holder = NULL, expires_at = NULL, changed_at = ? WHERE scope = ? AND work = ?"""
 _RECEIPT = """INSERT INTO receipt (scope, key, work, command, digest, revision, result_digest, accepted_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-_OUTBOX = "INSERT INTO outbox (receipt, staged_at) VALUES (?, ?)"
 _CANCEL = "UPDATE work SET state = 'cancelled', changed_at = :now WHERE scope = :scope AND work = :work"
 _AUTHORITY = """UPDATE work SET epoch = :epoch, policy = :policy, changed_at = :now
     WHERE scope = :scope AND work = :work"""
@@ -258,7 +255,7 @@ class Owner(Contract):
     COUNTS: ClassVar = {
         "results": "SELECT coalesce(sum(results), 0) FROM work",
         "receipts": "SELECT count(*) FROM receipt",
-        "outbox": "SELECT count(*) FROM outbox",
+        "outbox": outbox.COUNT,
     }
 
     def add(self, scope: str, work: str, revision: int, epoch: int, policy: str, now: int) -> None:
@@ -337,6 +334,6 @@ class Owner(Contract):
         saved = (call.scope, call.key, call.work, call.command, call.digest, *done)
         number = db.execute(_RECEIPT, saved).lastrowid
         reach("after_receipt")
-        db.execute(_OUTBOX, (number, call.now))
+        outbox.stage(db, "result-recorded", str(number), call.now)
         reach("after_outbox")
         return Receipt(number, call.scope, call.key, call.work, *done)

@@ -137,6 +137,9 @@ _INSERT = (
 )
 
 
+_ORPHAN = "INSERT INTO receipt VALUES (1, 'shop', 'key-1', 'order-99', '{}', 'digest', 2, 'digest', 0)"
+
+
 def _write_well(store: Store) -> None:
     with store.write() as db:
         db.execute(_INSERT)
@@ -146,9 +149,9 @@ def _write_badly(store: Store, where: str) -> None:
     with store.write() as db:
         db.execute(_INSERT)
         if where == "statement":
-            db.execute("INSERT INTO outbox (receipt) VALUES (NULL)")
+            db.execute("INSERT INTO outbox (topic) VALUES (NULL)")
         db.execute("PRAGMA defer_foreign_keys = ON")
-        db.execute("INSERT INTO outbox (receipt, staged_at) VALUES (99, 0)")
+        db.execute(_ORPHAN)
 
 
 def wal_reset_range() -> Run:
