@@ -85,6 +85,31 @@ def utf8(name: str, value: object) -> str:
     return value
 
 
+def sized(low: int, high: int) -> Callable[[str, object], str]:
+    """A rule: a text of any characters but lone surrogates, of `low` to `high` bytes in UTF-8."""
+
+    def rule(name: str, value: object) -> str:
+        size = len(utf8(name, value).encode("utf-8"))
+        if not low <= size <= high:
+            raise WrongValue(name, f"must have {low} to {high} bytes in UTF-8, it has {size}")
+        return value
+
+    return rule
+
+
+def one_of(words: tuple[str, ...]) -> Callable[[str, object], str]:
+    """A rule: one of these words."""
+
+    def rule(name: str, value: object) -> str:
+        if type(value) is not str:
+            raise WrongType(name, f"must be a text, not {type(value).__name__}")
+        if value not in words:
+            raise WrongValue(name, f"must be one of {', '.join(words)}")
+        return value
+
+    return rule
+
+
 def canonical(fields: dict) -> str:
     """This lab's own canonical text of a command: JSON, keys sorted, compact, ASCII.
 

@@ -129,9 +129,12 @@ def _clause_row(row: dict[str, str], pages: set[str]) -> str:
 
 
 def index(lessons: list[Lesson], contract: Path) -> str:
-    entries = [f"<li><p>{link(le.page, le.title)}<br>{le.about}</p></li>" for le in lessons]
+    entries = [
+        f'<li value="{int(le.page[:2])}"><p>{link(le.page, le.title)}<br>{le.about}</p></li>'
+        for le in lessons
+    ]
     table = clause_table(contract, {lesson.page for lesson in lessons})
-    body = '<h1>receiptlab</h1>\n<ol start="0">\n' + "\n".join(entries) + f"\n</ol>\n{table}"
+    body = "<h1>receiptlab</h1>\n<ol>\n" + "\n".join(entries) + f"\n</ol>\n{table}"
     return PAGE.substitute(title="receiptlab", nav="", body=body)
 
 

@@ -1,0 +1,146 @@
+"""Inbound items, by what name they are known, and what intake answers about them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from receiptlab.store import Store
+
+KEY_KINDS = ("explicit", "synthetic", "content")
+"""Who made the key: the source; the consumer, from parts that stay; the consumer, from the content."""
+
+
+def identity_of(key_kind: str, tenant: str, namespace: str, key: str) -> str:
+    """The SHA-256 of the four parts, each with its length before it, under a name of their own. No two
+    lists of parts give the same bytes, and keys of different kinds never meet."""
+    return _digest("receiptlab intake identity 1", key_kind, tenant, namespace, key)
+
+
+def synthetic_key(*parts: str) -> str:
+    """A key for an item whose source gives none, from parts that stay the same when it comes again."""
+    return _digest("receiptlab intake synthetic key 1", *parts)
+
+
+def _digest(*parts: str) -> str:
+    hashed = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8")
+        hashed.update(len(data).to_bytes(8, "big") + data)
+    return hashed.hexdigest()
+
+
+@dataclass(frozen=True)
+class Item:
+    """An inbound item: its name, and the digest of its content. Make it with `Intake.item`."""
+
+    key_kind: str
+    tenant: str
+    namespace: str
+    key: str
+    digest: str
+    identity: str
+
+
+class Handle:
+    """The right to stage what `classify` has found changed: once, on that store, on that head."""
+
+    __slots__ = ("head", "item", "revisions", "store", "used")
+
+    def __init__(self, mint: object, store: Store, item: Item, head: int, revisions: int) -> None:
+        if mint is not MINT:
+            raise TypeError("a handle comes from classify() alone")
+        self.store, self.item, self.head, self.revisions, self.used = store, item, head, revisions, False
+
+    def __deepcopy__(self, memo: dict) -> Handle:
+        return self
+
+    def __reduce__(self) -> None:
+        raise TypeError("a handle counts in this process alone")
+
+
+MINT = object()
+"""What `classify` shows when it makes a handle."""
+
+
+@dataclass(frozen=True)
+class FirstSeen:
+    """Nothing is known of this identity."""
+
+    item: Item
+    outcome: ClassVar[str] = "read"
+
+
+@dataclass(frozen=True)
+class Redelivered:
+    """This content is known. `reference` is what was recorded of it; None once it was compacted."""
+
+    item: Item
+    revision: int
+    is_head: bool
+    reference: str | None
+    outcome: ClassVar[str] = "read"
+
+
+@dataclass(frozen=True)
+class CollisionRedelivered:
+    """This content is known, and was recorded as a collision."""
+
+    item: Item
+    revision: int
+    outcome: ClassVar[str] = "read"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The identity is known, this content is not. Only `handle` can stage it."""
+
+    item: Item
+    head_revision: int
+    head_digest: str
+    handle: Handle = field(compare=False, repr=False)
+    outcome: ClassVar[str] = "read"
+
+
+@dataclass(frozen=True)
+class Erased:
+    """The identity was erased; nothing of it can be staged."""
+
+    item: Item
+    erased_at: int
+    outcome: ClassVar[str] = "read"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What was staged: the number of the revision."""
+
+    identity: str
+    revision: int
+    outcome: ClassVar[str] = "accepted"
+
+
+@dataclass(frozen=True)
+class Swept:
+    """How many receipts were compacted, and how many tombstones went."""
+
+    compacted: int
+    removed: int
+    outcome: ClassVar[str] = "accepted"
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """How many identities were erased by this call."""
+
+    erased: int
+    outcome: ClassVar[str] = "accepted"
+
+
+@dataclass(frozen=True)
+class Scrub:
+    """Whether the WAL could be written back and emptied. Where not, erased bytes may still be in it."""
+
+    done: bool
+    outcome: ClassVar[str] = "accepted"

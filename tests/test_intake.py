@@ -1,0 +1,401 @@
+"""The intake contract: what is known of an item, and what may be staged about it."""
+
+import copy
+import pickle
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from receiptlab.contracts import outbox
+from receiptlab.contracts.intake import Intake
+from receiptlab.contracts.items import (
+    Changed,
+    CollisionRedelivered,
+    Erased,
+    FirstSeen,
+    Handle,
+    Item,
+    Redelivered,
+    identity_of,
+    synthetic_key,
+)
+from receiptlab.errors import Refused, WrongArgument
+from receiptlab.store import Store
+from receiptlab.values import sha256
+
+NAME = {"key_kind": "explicit", "tenant": "acme", "namespace": "mail", "key": "<1@example.test>"}
+A, B, C = (sha256(letter) for letter in "ABC")
+KEEP = {"retain_until": 1_000, "tombstone_until": 2_000}
+
+
+@pytest.fixture
+def intake(tmp_path):
+    with Store.create(tmp_path / "fixture.db", Intake.SCHEMA, timeout_ms=200) as store:
+        yield Intake(store)
+
+
+def first(intake, digest=A, now=100, **name):
+    with intake.store.write() as db:
+        return intake.stage_first(db, intake.classify(**NAME | name, digest=digest), "row 1", **KEEP, now=now)
+
+
+def revise(intake, digest, now=200, **keep):
+    with intake.store.write() as db:
+        handle = intake.classify(**NAME, digest=digest).handle
+        return intake.stage_revision(db, handle, f"row of {digest[:4]}", **KEEP | keep, now=now)
+
+
+def collide(intake, digest, now=200):
+    with intake.store.write() as db:
+        return intake.stage_collision(db, intake.classify(**NAME, digest=digest).handle, "", now)
+
+
+def row(intake):
+    [found] = intake.store.read("SELECT state, head, revisions, collisions, seen, key FROM receipt")
+    return found
+
+
+# I-1, I-2: identity
+
+
+def test_identity_is_the_same_in_another_process():
+    code = "from receiptlab.contracts.items import identity_of; print(identity_of('explicit', 'acme', 'mail', 'k'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == identity_of("explicit", "acme", "mail", "k")
+
+
+def test_no_two_lists_of_parts_meet():
+    names = [
+        ("acme", "mail", "k"),
+        ("acm", "email", "k"),
+        ("acme", "mai", "lk"),
+        ("acme", "", "mailk"),
+        ("", "acme", "mailk"),
+    ]
+    identities = {identity_of(kind, *name) for name in names for kind in ("explicit", "synthetic", "content")}
+    assert len(identities) == 15
+    assert (
+        len(
+            {
+                synthetic_key("a", "b"),
+                synthetic_key("ab"),
+                synthetic_key("a", "", "b"),
+                synthetic_key("ab", ""),
+            }
+        )
+        == 4
+    )
+
+
+def test_an_explicit_key_that_looks_synthetic_is_another_item(intake):
+    key = synthetic_key("from", "subject")
+    first(intake, key_kind="synthetic", key=key)
+    assert isinstance(intake.classify(**NAME | {"key": key}, digest=A), FirstSeen)
+    assert isinstance(intake.classify(**NAME | {"key": key, "key_kind": "synthetic"}, digest=A), Redelivered)
+
+
+def test_a_key_made_from_content_is_the_content(intake):
+    with pytest.raises(WrongArgument, match="key made from content"):
+        intake.classify(**NAME | {"key_kind": "content"}, digest=A)
+    first(intake, key_kind="content", key=A)
+    assert isinstance(intake.classify(**NAME | {"key_kind": "content", "key": A}, digest=A), Redelivered)
+
+
+# I-3, I-5: classification and staging
+
+
+def test_first_seen_then_redelivered_with_what_was_recorded(intake):
+    assert isinstance(intake.classify(**NAME, digest=A), FirstSeen)
+    assert first(intake).revision == 1
+    again = intake.classify(**NAME, digest=A)
+    assert again == Redelivered(again.item, 1, True, "row 1")
+
+
+def test_a_then_b_then_a_again_is_a_redelivery_of_an_older_revision(intake):
+    first(intake)
+    changed = intake.classify(**NAME, digest=B)
+    assert (type(changed), changed.head_revision, changed.head_digest) == (Changed, 1, A)
+    assert revise(intake, B).revision == 2
+    old = intake.classify(**NAME, digest=A)
+    assert (type(old), old.revision, old.is_head) == (Redelivered, 1, False)
+    assert intake.classify(**NAME, digest=B).is_head
+
+
+def test_a_collision_is_counted_and_the_head_stays(intake):
+    first(intake)
+    assert collide(intake, B).revision == 2
+    assert row(intake) == ("live", 1, 2, 1, 2, NAME["key"])
+    assert intake.classify(**NAME, digest=B) == CollisionRedelivered(intake.item(**NAME, digest=B), 2)
+    assert intake.classify(**NAME, digest=C).head_digest == A
+    assert revise(intake, C).revision == 3
+    assert row(intake)[:4] == ("live", 3, 3, 1)
+
+
+def test_redeliveries_are_counted_on_request(intake):
+    first(intake)
+    with intake.store.write() as db:
+        assert intake.stage_seen(db, intake.classify(**NAME, digest=A), 300).revision == 1
+    assert row(intake)[4] == 2
+
+
+# I-4, I-6, I-7: one transaction, one handle, one winner
+
+
+def test_nothing_is_staged_outside_a_transaction(intake):
+    seen = intake.classify(**NAME, digest=A)
+    with pytest.raises(Refused, match="no-transaction"):
+        intake.stage_first(intake.store.db, seen, "", **KEEP, now=1)
+    with intake.store.again() as other, other.write() as db, pytest.raises(Refused, match="no-transaction"):
+        intake.stage_first(db, seen, "", **KEEP, now=1)
+    assert intake.counts() == (0, 0, 0)
+
+
+def test_a_batch_is_all_or_nothing_with_its_domain_and_outbox_rows(intake):
+    intake.store.db.execute("CREATE TABLE letter (identity TEXT NOT NULL) STRICT")
+    with pytest.raises(ZeroDivisionError), intake.store.write() as db:
+        staged = intake.stage_first(db, intake.classify(**NAME, digest=A), "row 1", **KEEP, now=100)
+        db.execute("INSERT INTO letter VALUES (?)", (staged.identity,))
+        outbox.stage(db, "letter", staged.identity, 100)
+        1 / 0  # noqa: B018
+    assert intake.counts() == (0, 0, 0)
+    assert intake.store.read("SELECT count(*) FROM letter") == [(0,)]
+    assert isinstance(intake.classify(**NAME, digest=A), FirstSeen)
+
+
+def test_a_handle_cannot_be_made_copied_or_kept(intake):
+    first(intake)
+    handle = intake.classify(**NAME, digest=B).handle
+    with pytest.raises(TypeError, match="comes from classify"):
+        Handle(object(), intake.store, handle.item, 1, 1)
+    with pytest.raises(TypeError):
+        pickle.dumps(handle)
+    assert copy.deepcopy(handle) is handle
+
+
+def test_a_handle_used_twice_rolls_the_batch_back(intake):
+    first(intake)
+    handle = intake.classify(**NAME, digest=B).handle
+    with pytest.raises(Refused, match="handle-used"), intake.store.write() as db:
+        intake.stage_revision(db, handle, "", **KEEP, now=200)
+        intake.stage_collision(db, handle, "", now=200)
+    assert row(intake)[:3] == ("live", 1, 1)
+
+
+def test_a_handle_of_another_store_is_refused(intake, tmp_path):
+    first(intake)
+    with Store.create(tmp_path / "other.db", Intake.SCHEMA) as store:
+        other = Intake(store)
+        first(other)
+        with pytest.raises(Refused, match="other-store"), store.write() as db:
+            other.stage_revision(db, intake.classify(**NAME, digest=B).handle, "", **KEEP, now=200)
+
+
+@pytest.mark.parametrize("between", [lambda intake: revise(intake, C), lambda intake: collide(intake, C)])
+def test_a_handle_after_the_head_moved_is_refused(intake, between):
+    first(intake)
+    handle = intake.classify(**NAME, digest=B).handle
+    between(intake)
+    with pytest.raises(Refused, match="head-moved"), intake.store.write() as db:
+        intake.stage_revision(db, handle, "", **KEEP, now=300)
+    assert isinstance(intake.classify(**NAME, digest=B), Changed)
+
+
+def test_two_deliveries_classified_at_once_a_hundred_times_over(intake):
+    """One batch lands; the other rolls back with its outbox row, and is a redelivery next time."""
+    for number in range(100):
+        name = NAME | {"key": f"<{number}@example.test>"}
+        barrier, ended = threading.Barrier(2, timeout=15), []
+
+        def deliver(name=name, barrier=barrier, ended=ended):
+            with Store.open(intake.store.path) as store:
+                mine = Intake(store)
+                seen = mine.classify(**name, digest=A)
+                barrier.wait()
+                try:
+                    with store.write() as db:
+                        mine.stage_first(db, seen, "", **KEEP, now=100)
+                        outbox.stage(db, "letter", seen.item.identity, 100)
+                except Refused as refused:
+                    ended.append(refused.reason)
+                else:
+                    ended.append("landed")
+
+        threads = [threading.Thread(target=deliver) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(ended) == ["head-moved", "landed"]
+        assert intake.counts() == (number + 1,) * 3
+        assert isinstance(intake.classify(**name, digest=A), Redelivered)
+
+
+# I-8 to I-10: retention
+
+
+def test_a_compacted_receipt_is_still_recognised_without_its_reference(intake):
+    first(intake)
+    revise(intake, B)
+    assert intake.sweep(limit=10, now=999).compacted == 0
+    assert intake.sweep(limit=10, now=1_000).compacted == 1
+    again = intake.classify(**NAME, digest=B)
+    assert (type(again), again.revision, again.is_head, again.reference) == (Redelivered, 2, True, None)
+    assert row(intake) == ("compacted", 2, 2, 0, 0, None)
+    assert intake.store.read(
+        "SELECT number, disposition, digest, outcome, staged_at FROM revision ORDER BY number"
+    ) == [
+        (1, "accepted", A, None, None),
+        (2, "accepted", B, None, None),
+    ]
+
+
+def test_unsettled_work_keeps_a_receipt_from_being_compacted(intake):
+    first(intake)
+    intake.store.db.execute("UPDATE receipt SET unsettled = 1")
+    assert intake.sweep(limit=10, now=5_000).compacted == 0
+    intake.store.db.execute("UPDATE receipt SET unsettled = 0")
+    assert intake.sweep(limit=10, now=5_000).compacted == 1
+
+
+def test_a_new_revision_over_a_compacted_head_makes_it_live_again(intake):
+    first(intake)
+    intake.sweep(limit=10, now=1_000)
+    assert revise(intake, B, now=1_100, retain_until=3_000, tombstone_until=4_000).revision == 2
+    assert row(intake) == ("live", 2, 2, 0, 1, NAME["key"])
+    assert intake.sweep(limit=10, now=2_999).compacted == 0
+
+
+def test_past_its_time_a_tombstone_goes_and_a_redelivery_is_first_seen(intake):
+    first(intake)
+    intake.sweep(limit=10, now=1_000)
+    assert intake.sweep(limit=10, now=1_999).removed == 0
+    assert intake.sweep(limit=10, now=2_000).removed == 1
+    assert isinstance(intake.classify(**NAME, digest=A), FirstSeen)
+
+
+def test_a_sweep_takes_no_more_than_its_limit(intake):
+    for number in range(5):
+        first(intake, key=f"<{number}>")
+    assert [intake.sweep(limit=2, now=1_500).compacted for _ in range(4)] == [2, 2, 1, 0]
+
+
+# I-11, I-12: erasure
+
+
+def test_erasure_is_final_and_leaves_the_identity_and_the_time_alone(intake):
+    first(intake)
+    again, handle = intake.classify(**NAME, digest=A), intake.classify(**NAME, digest=B).handle
+    assert intake.erase_identity(**NAME, now=500).erased == 1
+    assert intake.classify(**NAME, digest=A) == Erased(again.item, 500)
+    assert intake.counts() == (0, 0, 1)
+    kept = intake.store.read("SELECT * FROM receipt")
+    assert kept == [(again.item.identity, "erased", *[None] * 5, 0, 0, 0, 0, None, None, 500)]
+    for stage in (
+        lambda db: intake.stage_first(db, FirstSeen(again.item), "", **KEEP, now=600),
+        lambda db: intake.stage_seen(db, again, 600),
+        lambda db: intake.stage_revision(db, handle, "", **KEEP, now=600),
+        lambda db: intake.stage_collision(db, handle, "", 600),
+    ):
+        with pytest.raises(Refused, match="erased"), intake.store.write() as db:
+            stage(db)
+    intake.sweep(limit=10, now=9_999)
+    assert intake.erase_identity(**NAME, now=9_999).erased == 0
+    assert intake.store.read("SELECT * FROM receipt") == kept
+
+
+def test_an_identity_that_was_never_delivered_can_be_erased_beforehand(intake):
+    assert intake.erase_identity(**NAME, now=50).erased == 1
+    assert isinstance(intake.classify(**NAME, digest=A), Erased)
+    assert intake.store.read("SELECT topic, subject FROM outbox") == [("erased", identity_of(**NAME))]
+
+
+def test_a_namespace_and_a_tenant_are_erased_and_no_other(intake):
+    for tenant in ("acme", "umbrella"):
+        for namespace in ("mail", "hooks"):
+            first(intake, tenant=tenant, namespace=namespace)
+    intake.sweep(limit=1, now=1_500)
+    assert intake.erase_namespace("acme", "mail", now=1_600).erased == 1
+    assert intake.erase_tenant("umbrella", now=1_700).erased == 2
+    assert intake.store.read("SELECT tenant, namespace FROM receipt WHERE state <> 'erased'") == [
+        ("acme", "hooks")
+    ]
+    assert intake.counts()[2] == 3
+
+
+def test_after_scrub_no_erased_byte_is_in_the_file_or_its_wal(intake):
+    secret = "<very-secret-key@example.test>"
+    for number in range(200):
+        first(intake, key=f"<{number}@example.test>")
+    with intake.store.write() as db:
+        seen = intake.classify(**NAME | {"key": secret}, digest=A)
+        intake.stage_first(db, seen, "a very secret reference", **KEEP, now=100)
+    intake.erase_identity(**NAME | {"key": secret}, now=200)
+    assert intake.scrub().done
+    intake.store.close()
+    folder = intake.store.path.parent
+    found = b"".join(path.read_bytes() for path in folder.iterdir())
+    assert b"very-secret-key" not in found
+    assert b"very secret reference" not in found
+    assert b"<199@example.test>" in found
+
+
+def test_scrub_says_so_when_a_reader_keeps_the_wal(intake):
+    first(intake)
+    with intake.store.again() as reader:
+        reader.db.execute("BEGIN")
+        reader.read("SELECT * FROM receipt")
+        intake.erase_identity(**NAME, now=200)
+        assert not intake.scrub().done
+        reader.db.execute("COMMIT")
+        assert intake.scrub().done
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "argument"),
+    [
+        ({"tenant": ""}, "tenant"),
+        ({"namespace": ""}, "namespace"),
+        ({"namespace": "ü" * 129}, "namespace"),
+        ({"key": ""}, "key"),
+        ({"key": "k" * 1_025}, "key"),
+        ({"key": "\ud800"}, "key"),
+        ({"key": None}, "key"),
+        ({"key_kind": "guess"}, "key_kind"),
+        ({"key_kind": 1}, "key_kind"),
+        ({"digest": "A" * 64}, "digest"),
+    ],
+)
+def test_a_wrong_name_is_named(intake, change, argument):
+    with pytest.raises(WrongArgument) as refused:
+        intake.classify(**NAME | {"digest": A} | change)
+    assert refused.value.argument == argument
+
+
+def test_the_longest_names_pass(intake):
+    longest = {"namespace": "ü" * 128, "key": "k" * 1_024}
+    assert isinstance(intake.classify(**NAME | longest, digest=A), FirstSeen)
+
+
+@pytest.mark.parametrize("wrong", [{"reference": "r" * 4_097}, {"retain_until": -1}, {"now": True}])
+def test_a_wrong_staging_argument_is_named_and_nothing_is_half_written(intake, wrong):
+    with pytest.raises(WrongArgument) as refused, intake.store.write() as db:
+        outbox.stage(db, "letter", "1", 1)
+        seen = intake.classify(**NAME, digest=A)
+        intake.stage_first(db, seen, **{"reference": "", **KEEP, "now": 1} | wrong)
+    assert refused.value.argument == next(iter(wrong))
+    assert intake.counts() == (0, 0, 0)
+
+
+def test_an_item_made_by_hand_is_checked_and_gets_the_identity_of_its_name(intake):
+    item = Item(**NAME, digest=A, identity="of somebody else")
+    with intake.store.write() as db:
+        assert intake.stage_first(db, FirstSeen(item), "", **KEEP, now=1).identity == identity_of(**NAME)
+    with pytest.raises(WrongArgument, match="key must have"), intake.store.write() as db:
+        intake.stage_first(
+            db, FirstSeen(Item(**NAME | {"key": ""}, digest=A, identity="x")), "", **KEEP, now=1
+        )
