@@ -33,6 +33,8 @@ class Outcome:
         """The answer's fields as JSON has them; empty where there is no answer."""
         if isinstance(self.answer, dict):
             facts = dict(self.answer)
+        elif hasattr(self.answer, "facts"):
+            facts = self.answer.facts()
         elif is_dataclass(self.answer):
             facts = asdict(self.answer)
         elif hasattr(self.answer, "_asdict"):

@@ -20,7 +20,7 @@ FLOORS = [
     {"caseformat"},
     {"cases"},
     {"play"},
-    {"scenarios"},
+    {"scenarios", "consumers"},
     {"show", "lesson", "terminal", "golden"},
     {"cli"},
     {"__main__"},

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from sqlite3 import Connection
 from types import SimpleNamespace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from receiptlab.contracts import outbox
 from receiptlab.contracts.items import (
-    KEY_KINDS,
     MINT,
     Changed,
     CollisionRedelivered,
+    Delivered,
     Erased,
     Erasure,
     FirstSeen,
+    Found,
     Handle,
     Item,
     Redelivered,
@@ -29,102 +30,15 @@ from receiptlab.contracts.items import (
     Swept,
     identity_of,
 )
-from receiptlab.contracts.shape import Contract, arguments
-from receiptlab.errors import Refused, WrongValue
-from receiptlab.values import checked, hex_digest, integer, one_of, sized, text
+from receiptlab.contracts.shape import arguments
+from receiptlab.contracts.staging import ARGUMENTS, SCHEMA, SEEN, Seen, Staging
+from receiptlab.errors import Refused
+from receiptlab.values import checked
 
-# A receipt has one row for its identity and one for each revision, collisions included. What is
-# compacted loses key and outcomes; what is erased keeps nothing but the identity and the time.
-# `unsettled` counts the processing rows that are neither done nor dead.
-SCHEMA = (
-    """CREATE TABLE receipt (
-        identity TEXT NOT NULL PRIMARY KEY,
-        state TEXT NOT NULL CHECK (state IN ('live', 'compacted', 'erased')),
-        key_kind TEXT NULL, tenant TEXT NULL, namespace TEXT NULL, key TEXT NULL,
-        head INTEGER NULL, revisions INTEGER NOT NULL, collisions INTEGER NOT NULL, seen INTEGER NOT NULL,
-        unsettled INTEGER NOT NULL, retain_until INTEGER NULL, tombstone_until INTEGER NULL,
-        changed_at INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
-    """CREATE TABLE revision (
-        identity TEXT NOT NULL REFERENCES receipt (identity), number INTEGER NOT NULL,
-        disposition TEXT NOT NULL CHECK (disposition IN ('accepted', 'collision')),
-        digest TEXT NOT NULL, outcome TEXT NULL, staged_at INTEGER NULL,
-        PRIMARY KEY (identity, number)) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX receipt_by_tenant ON receipt (tenant, namespace) WHERE tenant IS NOT NULL",
-    "CREATE INDEX receipt_by_horizon ON receipt (state, retain_until, tombstone_until)",
-    *outbox.SCHEMA,
-)
-ARGUMENTS = {
-    "key_kind": one_of(KEY_KINDS),
-    "tenant": text,
-    "namespace": sized(1, 256),
-    "key": sized(1, 1024),
-    "digest": hex_digest,
-    "reference": sized(0, 4096),
-    "retain_until": integer,
-    "tombstone_until": integer,
-    "limit": integer,
-    "now": integer,
-}
-
-
-class Seen(NamedTuple):
-    """The receipt's row as the transaction has read it; None where there is none."""
-
-    state: str | None = None
-    head: int | None = None
-    revisions: int | None = None
-    changed_at: int | None = None
-
-
-# The guards. Whoever is refused while staging rolls the whole batch back.
-
-
-def handle_used(call: SimpleNamespace, seen: Seen) -> None:
-    if call.handle is not None and call.handle.used:
-        raise Refused("handle-used", "this handle was staged before; classify again")
-
-
-def erased(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.state == "erased":
-        raise Refused("erased", "this identity was erased, for good")
-
-
-def not_found(call: SimpleNamespace, seen: Seen) -> None:
-    if call.known and seen.state is None:
-        raise Refused("not-found", "nothing is known of this identity any more; classify again")
-
-
-def head_moved(call: SimpleNamespace, seen: Seen) -> None:
-    staged_since = not call.known and seen.state is not None
-    if staged_since or (
-        call.handle and (call.handle.head, call.handle.revisions) != (seen.head, seen.revisions)
-    ):
-        raise Refused("head-moved", "something was staged under this identity since; classify again")
-
-
-GUARDS = {
-    "stage": (handle_used, erased, not_found, head_moved),
-    "deliver": (erased,),
-    "sweep": (),
-    "erase_identity": (),
-    "erase_namespace": (),
-    "erase_tenant": (),
-}
-
-_SEEN = "SELECT state, head, revisions, changed_at FROM receipt WHERE identity = ?"
 _REVISION = (
     "SELECT number, disposition, outcome FROM revision WHERE identity = ? AND digest = ? ORDER BY number"
 )
 _HEAD = "SELECT digest FROM revision WHERE identity = ? AND number = ?"
-_FIRST = """INSERT INTO receipt VALUES (:identity, 'live', :key_kind, :tenant, :namespace, :key,
-    1, 1, 0, 1, 0, :retain_until, :tombstone_until, :now)"""
-_ROW = "INSERT INTO revision VALUES (:identity, :number, :disposition, :digest, :reference, :now)"
-_MOVE = """UPDATE receipt SET state = 'live', key = :key, head = :number, revisions = :number,
-    seen = seen + 1, retain_until = :retain_until, tombstone_until = :tombstone_until, changed_at = :now
-    WHERE identity = :identity"""
-_COLLIDE = """UPDATE receipt SET revisions = :number, collisions = collisions + 1, seen = seen + 1,
-    changed_at = :now WHERE identity = :identity"""
-_SAW = "UPDATE receipt SET seen = seen + 1 WHERE identity = :identity"
 _DUE = """SELECT identity FROM receipt
     WHERE state = 'live' AND retain_until <= :now AND unsettled = 0 ORDER BY identity LIMIT :limit"""
 _OVER = """SELECT identity FROM receipt
@@ -143,46 +57,43 @@ _OF_NAMESPACE = (
 )
 
 
-class Intake(Contract):
+class Intake(Staging):
     """Receipts of inbound items over an open store.
 
-    The staging calls take the connection that `with store.write()` gave, and write into its
-    transaction; there is no other way to write a receipt. A refusal inside it rolls all of it back.
+    What it reads and decides, keeps and erases. The staging calls are in `staging`.
     `now`, `retain_until` and `tombstone_until` are the caller's time, in any one unit.
     """
 
     NAME = "intake"
     SCHEMA = SCHEMA
     TABLES = ("receipt", "revision", "outbox")
-    ARGUMENTS = ARGUMENTS
-    GUARDS = GUARDS
-    READS = ("classify",)
+    READS = ("classify", "scrub")
+    POINTS: ClassVar = {"deliver": ("after_guards", "after_receipt", "after_revision", "after_outbox")}
     COUNTS: ClassVar = {
         "receipts": "SELECT count(*) FROM receipt WHERE state <> 'erased'",
         "revisions": "SELECT count(*) FROM revision",
         "outbox": outbox.COUNT,
     }
 
-    def item(self, key_kind: str, tenant: str, namespace: str, key: str, digest: str) -> Item:
-        """The item with its identity. A key made from content must be the content's digest."""
-        call = checked(ARGUMENTS, arguments(locals()))
-        if key_kind == "content" and key != digest:
-            raise WrongValue("key", "made from content must be the digest of the content")
-        return Item(**vars(call), identity=identity_of(key_kind, tenant, namespace, key))
+    inhand: Found | None = None
+    """What this object classified last; `stage` stages it."""
 
-    def classify(self, key_kind: str, tenant: str, namespace: str, key: str, digest: str) -> object:
+    def classify(self, key_kind: str, tenant: str, namespace: str, key: str, digest: str) -> Found:
         """What is known of the item: FirstSeen, Redelivered, Changed, CollisionRedelivered or Erased.
 
         It only reads. Between it and the staging call another delivery may come; the staging call
         then refuses (head-moved).
         """
-        item = self.item(key_kind, tenant, namespace, key, digest)
-        seen = Seen(*next(iter(self.store.read(_SEEN, (item.identity,))), ()))
+        self.inhand = self._find(self.item(key_kind, tenant, namespace, key, digest))
+        return self.inhand
+
+    def _find(self, item: Item) -> Found:
+        seen = Seen(*next(iter(self.store.read(SEEN, (item.identity,))), ()))
         if seen.state is None:
             return FirstSeen(item)
         if seen.state == "erased":
             return Erased(item, seen.changed_at)
-        for number, disposition, reference in self.store.read(_REVISION, (item.identity, digest)):
+        for number, disposition, reference in self.store.read(_REVISION, (item.identity, item.digest)):
             if disposition == "collision":
                 return CollisionRedelivered(item, number)
             return Redelivered(item, number, number == seen.head, reference)
@@ -190,51 +101,65 @@ class Intake(Contract):
         handle = Handle(MINT, self.store, item, seen.head, seen.revisions)
         return Changed(item, seen.head, head_digest, handle)
 
-    def stage_first(
+    def stage(
+        self, decision: str, reference: str, retain_until: int, tombstone_until: int, now: int
+    ) -> Staged:
+        """The shortest batch: what this object classified last, and one outbox row, in one transaction.
+
+        Refused: not-classified (nothing in hand that the decision fits), and as the staging call says.
+        """
+        checked(ARGUMENTS, arguments(locals()))
+        with self.store.write() as db:
+            staged = self._stage(db, self.inhand, decision, reference, (retain_until, tombstone_until), now)
+            outbox.stage(db, "delivery", staged.identity, now)
+            self.store.reach("after_outbox")
+        return staged
+
+    def deliver(
         self,
-        db: Connection,
-        first: FirstSeen,
+        key_kind: str,
+        tenant: str,
+        namespace: str,
+        key: str,
+        digest: str,
+        changed_as: str,
         reference: str,
         retain_until: int,
         tombstone_until: int,
         now: int,
-    ) -> Staged:
-        """Stage a first delivery. Refused: no-transaction, erased, head-moved."""
-        call = self._call(db, first.item, arguments(locals()), "first")
-        self._guard("stage", db, call)
-        db.execute(_FIRST, vars(call))
-        return self._revision(db, call, 1, "accepted")
+    ) -> Delivered:
+        """Classify and stage in one transaction: what is new or changed, with one outbox row; what was
+        delivered before changes nothing. Refused: erased."""
+        checked(ARGUMENTS, arguments(locals()))
+        with self.store.write() as db:
+            found = self._find(self.item(key_kind, tenant, namespace, key, digest))
+            self._guard("deliver", db, SimpleNamespace(identity=found.item.identity))
+            if not isinstance(found, (FirstSeen, Changed)):
+                return Delivered(found.found, getattr(found, "revision", 0))
+            decision = "first" if isinstance(found, FirstSeen) else changed_as
+            staged = self._stage(db, found, decision, reference, (retain_until, tombstone_until), now)
+            outbox.stage(db, "delivery", staged.identity, now)
+            self.store.reach("after_outbox")
+            return Delivered(found.found, staged.revision)
 
-    def stage_revision(
+    def _stage(
         self,
         db: Connection,
-        handle: Handle,
+        found: Found | None,
+        decision: str,
         reference: str,
-        retain_until: int,
-        tombstone_until: int,
+        horizons: tuple[int, int],
         now: int,
     ) -> Staged:
-        """Accept changed content: the head moves to it, and a compacted receipt lives again.
-
-        Refused: no-transaction, other-store, handle-used, erased, not-found, head-moved.
-        """
-        call = self._call(db, handle.item, arguments(locals()), "handle")
-        return self._changed(db, call, _MOVE, "accepted")
-
-    def stage_collision(self, db: Connection, handle: Handle, reference: str, now: int) -> Staged:
-        """Record changed content as a collision: it is counted, and the head stays.
-
-        Refused: no-transaction, other-store, handle-used, erased, not-found, head-moved.
-        """
-        call = self._call(db, handle.item, arguments(locals()), "handle")
-        return self._changed(db, call, _COLLIDE, "collision")
-
-    def stage_seen(self, db: Connection, again: Redelivered | CollisionRedelivered, now: int) -> Staged:
-        """Count a redelivery. Refused: no-transaction, erased, not-found."""
-        call = self._call(db, again.item, arguments(locals()), "again")
-        self._guard("stage", db, call)
-        db.execute(_SAW, vars(call))
-        return Staged(call.identity, again.revision)
+        if isinstance(found, FirstSeen) and decision == "first":
+            return self.stage_first(db, found, reference, *horizons, now)
+        if isinstance(found, Changed) and decision == "revision":
+            return self.stage_revision(db, found.handle, reference, *horizons, now)
+        if isinstance(found, Changed) and decision == "collision":
+            return self.stage_collision(db, found.handle, reference, now)
+        if isinstance(found, (Redelivered, CollisionRedelivered)) and decision == "seen":
+            return self.stage_seen(db, found, now)
+        raise Refused("not-classified", f"{decision} does not fit what was classified last; classify first")
 
     def sweep(self, limit: int, now: int) -> Swept:
         """Compact what is past its `retain_until` and settled, then remove tombstones past their time,
@@ -271,40 +196,6 @@ class Intake(Contract):
         overwritten it in the file itself. An open reader can prevent it; then `done` is False."""
         [(busy, _, _)] = self.store.read("PRAGMA wal_checkpoint(TRUNCATE)")
         return Scrub(not busy)
-
-    def _call(self, db: Connection, item: Item, named: dict, what: str) -> SimpleNamespace:
-        """The checked arguments of a staging call, with the item's fields and what is known of it."""
-        if not (db is self.store.db and db.in_transaction):
-            raise Refused("no-transaction", "stage inside `with store.write()` of the store that classified")
-        shown = named.pop(what)
-        if what == "handle" and shown.store is not self.store:
-            raise Refused("other-store", "this handle is of another store; classify there")
-        del named["db"]
-        call = checked(ARGUMENTS, named)
-        # The item anew: one that was made by hand is checked, and gets the identity of its name.
-        vars(call).update(vars(self.item(item.key_kind, item.tenant, item.namespace, item.key, item.digest)))
-        call.handle, call.known = (shown if what == "handle" else None), what != "first"
-        return call
-
-    def _guard(self, name: str, db: Connection, call: SimpleNamespace) -> Seen:
-        seen = Seen(*(db.execute(_SEEN, (call.identity,)).fetchone() or ()))
-        for guard in self.guards[name]:
-            guard(call, seen)
-        self.store.reach("after_guards")
-        return seen
-
-    def _changed(self, db: Connection, call: SimpleNamespace, move: str, disposition: str) -> Staged:
-        call.number = self._guard("stage", db, call).revisions + 1
-        call.handle.used = True
-        db.execute(move, vars(call))
-        return self._revision(db, call, call.number, disposition)
-
-    def _revision(self, db: Connection, call: SimpleNamespace, number: int, disposition: str) -> Staged:
-        self.store.reach("after_receipt")
-        call.number, call.disposition = number, disposition
-        db.execute(_ROW, vars(call))
-        self.store.reach("after_revision")
-        return Staged(call.identity, number)
 
     def _erase(self, identities: list[str], of: str | None, values: dict, now: int) -> Erasure:
         with self.store.write() as db:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 from receiptlab.store import Store
@@ -64,52 +64,64 @@ MINT = object()
 """What `classify` shows when it makes a handle."""
 
 
+class Found:
+    """What `classify` can find. `found` is its name."""
+
+    found: ClassVar[str]
+    outcome: ClassVar[str] = "read"
+
+    def facts(self) -> dict[str, object]:
+        """The finding as plain data, without the item and the handle."""
+        names = [each.name for each in fields(self) if each.name not in ("item", "handle")]
+        return {"found": self.found} | {name: getattr(self, name) for name in names}
+
+
 @dataclass(frozen=True)
-class FirstSeen:
+class FirstSeen(Found):
     """Nothing is known of this identity."""
 
     item: Item
-    outcome: ClassVar[str] = "read"
+    found: ClassVar[str] = "first-seen"
 
 
 @dataclass(frozen=True)
-class Redelivered:
+class Redelivered(Found):
     """This content is known. `reference` is what was recorded of it; None once it was compacted."""
 
     item: Item
     revision: int
     is_head: bool
     reference: str | None
-    outcome: ClassVar[str] = "read"
+    found: ClassVar[str] = "redelivered"
 
 
 @dataclass(frozen=True)
-class CollisionRedelivered:
+class CollisionRedelivered(Found):
     """This content is known, and was recorded as a collision."""
 
     item: Item
     revision: int
-    outcome: ClassVar[str] = "read"
+    found: ClassVar[str] = "collision-redelivered"
 
 
 @dataclass(frozen=True)
-class Changed:
+class Changed(Found):
     """The identity is known, this content is not. Only `handle` can stage it."""
 
     item: Item
     head_revision: int
     head_digest: str
     handle: Handle = field(compare=False, repr=False)
-    outcome: ClassVar[str] = "read"
+    found: ClassVar[str] = "changed"
 
 
 @dataclass(frozen=True)
-class Erased:
+class Erased(Found):
     """The identity was erased; nothing of it can be staged."""
 
     item: Item
     erased_at: int
-    outcome: ClassVar[str] = "read"
+    found: ClassVar[str] = "erased"
 
 
 @dataclass(frozen=True)
@@ -117,6 +129,15 @@ class Staged:
     """What was staged: the number of the revision."""
 
     identity: str
+    revision: int
+    outcome: ClassVar[str] = "accepted"
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What a delivery was found to be, and the revision that it has now."""
+
+    found: str
     revision: int
     outcome: ClassVar[str] = "accepted"
 

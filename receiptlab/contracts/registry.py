@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from receiptlab.contracts.intake import Intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.shape import Contract
 
-CONTRACTS: dict[str, type[Contract]] = {contract.NAME: contract for contract in (Owner, Retention)}
+CONTRACTS: dict[str, type[Contract]] = {contract.NAME: contract for contract in (Owner, Retention, Intake)}

@@ -48,7 +48,7 @@ class Contract:
     GUARDS: ClassVar[Mapping[str, tuple[Guard, ...]]]
     """For each call that writes its guards, in their order."""
     READS: ClassVar[tuple[str, ...]] = ()
-    """The calls that only look."""
+    """The calls that only look, or otherwise change no row."""
     POINTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """For each call its own crash points, in the order in which an accepted call comes to them."""
     COUNTS: ClassVar[Mapping[str, str]]

@@ -67,7 +67,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._printed,
-            env=_environment(),
+            env=environment(),
             encoding="utf-8",
         )
         self._timer = threading.Timer(watchdog, self._bark)
@@ -152,8 +152,8 @@ class Child:
         return ChildFailed(f"child {self.name}: {what}; {how}; it printed: {printed}")
 
 
-def _environment() -> dict[str, str]:
-    """The child finds the package where the parent found it."""
+def environment() -> dict[str, str]:
+    """The environment of a child process: it finds the package where the parent found it."""
     package = str(Path(__file__).resolve().parent.parent.parent)
     paths = [package, os.environ.get("PYTHONPATH", "")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONIOENCODING": "utf-8"}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from receiptlab.record import Run
-from receiptlab.scenarios import at_once, fixture, going_wrong, retention
+from receiptlab.scenarios import at_once, fixture, going_wrong, intake, retention
 
 SCENARIOS: tuple[Callable[[], Run], ...] = (
     *fixture.SCENARIOS,
     *at_once.SCENARIOS,
     *going_wrong.SCENARIOS,
     *retention.SCENARIOS,
+    *intake.SCENARIOS,
 )

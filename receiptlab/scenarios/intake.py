@@ -1,0 +1,207 @@
+"""Intake with real processes, a consumer's own rows, the bytes on disk, and a guessable key."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from receiptlab.contracts import outbox
+from receiptlab.contracts.intake import Intake
+from receiptlab.contracts.items import identity_of
+from receiptlab.errors import InjectedFault
+from receiptlab.hazards.children import Child, environment
+from receiptlab.hazards.faults import points_of
+from receiptlab.outcomes import Outcome, attempt
+from receiptlab.record import Run
+from receiptlab.scenarios.lab import Lab
+from receiptlab.values import sha256
+
+NAME = {"key_kind": "explicit", "tenant": "acme", "namespace": "mail", "key": "message-1"}
+HORIZONS = {"retain_until": 1_000, "tombstone_until": 2_000}
+DELIVERY = NAME | {"digest": sha256("content A"), "changed_as": "revision", "reference": "row 1"} | HORIZONS
+SECRET = "a-very-secret-key"
+
+
+def identity_in_two_processes() -> Run:
+    """Two processes compute the identity of one name (I-1)."""
+    lab = Lab("identity-in-two-processes", "two processes name one item", "I-1", Intake)
+    code = f"from receiptlab.contracts.items import identity_of; print(identity_of(**{NAME!r}), end='')"
+    theirs = _python(code).stdout
+    for actor, identity in (("this process", identity_of(**NAME)), ("another process", theirs)):
+        expect = {"outcome": "read", "answer": {"identity": identity_of(**NAME)}}
+        lab.note(actor, "identity", None, Outcome("read", answer={"identity": identity}), expect=expect)
+    return lab.run()
+
+
+def crash_before_the_batch() -> Run:
+    """A process classifies, and dies before its intake batch: nothing is durable (C-1)."""
+    lab = Lab("crash-before-the-batch", "a process dies between classification and batch", "C-1", Intake)
+    _die(lab, "after_guards", 100, [0, 0, 0])
+    _again(lab, 110, "accepted", "first-seen", [1, 1, 1])
+    return lab.run()
+
+
+def crash_before_the_source_is_told() -> Run:
+    """The batch is committed, and the process dies before it tells the source (C-2)."""
+    lab = Lab("crash-before-the-source-is-told", "a process dies after its batch", "C-2", Intake)
+    _die(lab, "after_commit", 100, [1, 1, 1])
+    _again(lab, 110, "accepted", "redelivered", [1, 1, 1])
+    return lab.run()
+
+
+def crash_during_the_batch() -> Run:
+    """A process dies at each point inside its batch: all of it or none (C-3)."""
+    lab = Lab("crash-during-the-batch", "a process dies inside its batch", "C-3", Intake)
+    for number, point in enumerate(points_of(Intake, "deliver")[1:-1]):
+        _die(lab, point, 100 + number, [0, 0, 0])
+    _again(lab, 110, "accepted", "first-seen", [1, 1, 1])
+    return lab.run()
+
+
+def _die(lab: Lab, point: str, now: int, counts: list[int]) -> None:
+    lab.close()
+    with Child(Intake, lab.path, "deliver", DELIVERY | {"now": now}, die_at=point) as child:
+        code = child.expect("READY").go().expect("CALLING").died()
+    lab.open()
+    expect = {"outcome": "unknown", "reason": point, "counts": counts}
+    lab.note(
+        "consumer",
+        "deliver",
+        now,
+        Outcome("unknown", point),
+        fault=point,
+        expect=expect,
+        note=f"exit code {code}",
+    )
+
+
+def _again(lab: Lab, now: int, outcome: str, found: str, counts: list[int]) -> None:
+    expect = {"outcome": outcome, "answer": {"found": found, "revision": 1}, "counts": counts}
+    lab.step("consumer", "deliver", now, lab.observer.deliver, **DELIVERY, now=now, expect=expect)
+
+
+def one_batch_with_domain_rows() -> Run:
+    """Receipt, the consumer's own row and the outbox row: a batch that fails leaves none (I-4)."""
+    lab = Lab("one-batch-with-domain-rows", "a consumer's batch, failed and then whole", "I-4", Intake)
+    lab.store.db.execute("CREATE TABLE letter (identity TEXT NOT NULL, subject TEXT NOT NULL) STRICT")
+    intake = Intake(lab.store)
+
+    def batch(now: int, fail: bool) -> dict:
+        seen = intake.classify(**NAME, digest=DELIVERY["digest"])
+        with lab.store.write() as db:
+            staged = intake.stage_first(db, seen, "letter 1", **HORIZONS, now=now)
+            db.execute("INSERT INTO letter VALUES (?, 'hello')", (staged.identity,))
+            outbox.stage(db, "letter", staged.identity, now)
+            if fail:
+                raise InjectedFault("the consumer's own code")
+        return {"revision": staged.revision}
+
+    failed = {"outcome": "unknown", "counts": [0, 0, 0]}
+    lab.step("consumer", "batch", 100, batch, 100, True, expect=failed)
+    lab.note(
+        "consumer", "count letters", None, _letters(lab), expect={"outcome": "read", "answer": {"letters": 0}}
+    )
+    lab.step("consumer", "batch", 110, batch, 110, False, expect={"outcome": "accepted", "counts": [1, 1, 1]})
+    lab.note(
+        "consumer", "count letters", None, _letters(lab), expect={"outcome": "read", "answer": {"letters": 1}}
+    )
+    return lab.run()
+
+
+def _letters(lab: Lab) -> Outcome:
+    return Outcome("read", answer={"letters": lab.store.read("SELECT count(*) FROM letter")[0][0]})
+
+
+def erased_bytes_on_disk() -> Run:
+    """The file and its WAL are read as bytes: before the erasure, after it, and after scrub (I-12)."""
+    lab = Lab("erased-bytes-on-disk", "an erased key, looked for in the bytes", "I-12", Intake)
+    named = NAME | {"key": SECRET}
+    lab.step("consumer", "deliver", 100, lab.observer.deliver, **DELIVERY | {"key": SECRET}, now=100)
+    lab.note("auditor", "look for the key", None, _found(lab), expect=_in(True))
+    lab.step("operator", "erase_identity", 200, lab.observer.erase_identity, **named, now=200)
+    lab.note("auditor", "look for the key", None, _found(lab), expect=_in(True))
+    with lab.store.again() as reader:
+        reader.db.execute("PRAGMA busy_timeout = 0")
+        reader.db.execute("BEGIN")
+        reader.read("SELECT count(*) FROM receipt")
+        lab.observer.store.db.execute("PRAGMA busy_timeout = 50")
+        lab.step("operator", "scrub beside a reader", None, lab.observer.scrub, expect=_done(False))
+        reader.db.execute("ROLLBACK")
+    lab.step("operator", "scrub", None, lab.observer.scrub, expect=_done(True))
+    lab.note("auditor", "look for the key", None, _found(lab), expect=_in(False))
+    return lab.run()
+
+
+def _python(code: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Run a few lines in another process."""
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=15, check=True, env=environment())
+
+
+def _in(found: bool) -> dict:
+    return {"outcome": "read", "answer": {"in file or WAL": found}}
+
+
+def _done(done: bool) -> dict:
+    return {"outcome": "accepted", "answer": {"done": done}}
+
+
+def _found(lab: Lab) -> Outcome:
+    """Another process reads the bytes: reading them here would cost this one its locks."""
+    code = (
+        "import pathlib, sys; files = map(pathlib.Path, sys.argv[2:]); "
+        "print(any(sys.argv[1].encode() in file.read_bytes() for file in files), end='')"
+    )
+    files = [f"{lab.path}{end}" for end in ("", "-wal")]
+    return Outcome("read", answer={"in file or WAL": _python(code, SECRET, *files).stdout == "True"})
+
+
+def guessable_key() -> Run:
+    """Every customer number is tried until one gives the identity that an erasure left (I-13)."""
+    lab = Lab("guessable-key", "an erased customer number is found again", "I-13", Intake, "breaks")
+    named = NAME | {"namespace": "customers", "key": "4711"}
+    lab.step("operator", "erase_identity", 100, lab.observer.erase_identity, **named, now=100)
+    [(left,)] = lab.store.read("SELECT identity FROM receipt")
+    tried = next(n for n in range(10_000) if identity_of(**named | {"key": f"{n:04}"}) == left)
+    expect = {"outcome": "read", "answer": {"key": "4711", "tried": 4_712}}
+    answer = {"key": f"{tried:04}", "tried": tried + 1}
+    lab.note(
+        "somebody with the file",
+        "try them all",
+        None,
+        Outcome("read", answer=answer),
+        expect=expect,
+        harm="disclosed",
+    )
+    return lab.run()
+
+
+def refusals_of_misuse() -> Run:
+    """Staging outside a transaction, and with a handle of another store (I-4, I-6)."""
+    lab = Lab("refusals-of-misuse", "staging where it has no place", "I-4 I-6", Intake)
+    mine, other = lab.observer, Lab("other", "another store", "I-6", Intake)
+    seen = mine.classify(**NAME, digest=DELIVERY["digest"])
+    outside = attempt(mine.stage_first, mine.store.db, seen, "", **HORIZONS, now=100)
+    expect = {"outcome": "refused", "reason": "no-transaction", "counts": [0, 0, 0]}
+    lab.note("consumer", "stage_first outside a transaction", 100, outside, expect=expect)
+    for each in (mine, other.observer):
+        each.deliver(**DELIVERY, now=100)
+    handle = other.observer.classify(**NAME, digest=sha256("content B")).handle
+    with mine.store.write() as db:
+        foreign = attempt(mine.stage_collision, db, handle, "", 110)
+    expect = {"outcome": "refused", "reason": "other-store", "counts": [1, 1, 1]}
+    lab.note("consumer", "stage_collision with a foreign handle", 110, foreign, expect=expect)
+    other.run()
+    return lab.run()
+
+
+SCENARIOS = (
+    identity_in_two_processes,
+    one_batch_with_domain_rows,
+    refusals_of_misuse,
+    erased_bytes_on_disk,
+    guessable_key,
+    crash_before_the_batch,
+    crash_before_the_source_is_told,
+    crash_during_the_batch,
+)
