@@ -127,7 +127,7 @@ def _object(where: str, raw: bytes, first: bool) -> dict:
     try:
         line = raw.decode("utf-8-sig" if first else "utf-8")
         value = json.loads(
-            line, object_pairs_hook=_no_repeats, parse_constant=_no_constant, parse_float=_finite
+            line, object_pairs_hook=no_repeats, parse_constant=_no_constant, parse_float=_finite
         )
     except UnicodeDecodeError as error:
         raise CaseError(f"{where}: not UTF-8 at byte {error.start + 1} of the line") from None
@@ -142,7 +142,8 @@ def _object(where: str, raw: bytes, first: bool) -> dict:
     return value
 
 
-def _no_repeats(pairs: list[tuple[str, object]]) -> dict:
+def no_repeats(pairs: list[tuple[str, object]]) -> dict:
+    """An object of JSON in which no key stands twice; a hook for json.loads. Raises ValueError."""
     keys = [key for key, _ in pairs]
     repeated = sorted({key for key in keys if keys.count(key) > 1})
     if repeated:

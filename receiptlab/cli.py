@@ -81,16 +81,20 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     stored = golden.read(golden.golden_file()) if options.check else None
+    if options.output is not None:
+        golden.check_output(Path(options.output), options.overwrite)
+    elif options.overwrite:
+        return _complain("--overwrite says that --output may write over a file; give --output FILE")
     runs = [run() for run in terminal.progress("playing", golden.experiments())]
-    if not (options.check or options.output):
+    if not options.check and options.output is None:
         out = terminal.console()
         _show(lambda: out.print(terminal.runs("every case and scenario", runs, out.width)))
     status = _verdict(runs)
     for line in golden.unreached(runs):
         print(line, file=sys.stderr)
         status = 1
-    made = golden.result(runs) if options.check or options.output else {}
-    if options.output:
+    made = golden.result(runs) if options.check or options.output is not None else {}
+    if options.output is not None:
         golden.write(Path(options.output), made, options.overwrite)
     return max(status, _compare(stored, made)) if options.check else status
 

@@ -6,15 +6,19 @@ compared. One run stands on one line, so that a change can be read in a diff.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from receiptlab import engine
+from receiptlab.caseformat import no_repeats
 from receiptlab.cases import data_folder, own_cases
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.errors import LabError
+from receiptlab.hazards.children import exit_code
 from receiptlab.hazards.faults import points_of
 from receiptlab.play import play
 from receiptlab.record import Run
@@ -34,16 +38,33 @@ def experiments() -> list[Callable[[], Run]]:
     return [*(lambda case=case: play(case) for case in own_cases()), *SCENARIOS]
 
 
+DYING = (("retention", "execute"), ("retention", "close_and_collect"), ("intake", "deliver"))
+"""The calls during which a real process must have died, at each of their points."""
+
+
 def unreached(runs: Iterable[Run]) -> list[str]:
-    """The listed crash points at which no run was ended, a line each."""
-    struck = {(run.contract, step.call, step.fault) for run in runs for step in run.steps}
-    return [
-        f"{contract} {call}: no run was ended at its point {point}"
+    """The listed crash points that no run came to, a line each: of every call that writes, and once more
+    for real processes."""
+    steps = {
+        (run.contract, step.call, step.fault, step.note) for run in runs for step in run.steps if step.fault
+    }
+    struck = {step[:3] for step in steps}
+    every = [
+        (contract, call, point)
         for contract, kind in CONTRACTS.items()
-        for call in kind.POINTS
+        for call in kind.GUARDS
         for point in points_of(kind, call)
-        if (contract, call, point) not in struck
     ]
+    told = [
+        f"{each[0]} {each[1]}: no run was ended at its point {each[2]}"
+        for each in every
+        if each not in struck
+    ]
+    for contract, call, point in every:
+        note = f"exit code {exit_code(CONTRACTS[contract], call, point)}"
+        if (contract, call) in DYING and (contract, call, point, note) not in steps:
+            told.append(f"{contract} {call}: no process died at its point {point}")
+    return told
 
 
 def result(runs: Iterable[Run]) -> dict:
@@ -67,27 +88,45 @@ def golden_file() -> Path:
 def read(path: Path) -> dict:
     """A stored result. Raises ResultsError when it is missing, cut off or of another version."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=no_repeats)
     except OSError as error:
         raise ResultsError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ResultsError(f"{path}: is damaged or cut off: {error}; take it from git again") from None
     if not isinstance(stored, dict) or stored.get("format") != FORMAT:
         raise ResultsError(f"{path}: is not a result of format {FORMAT}; make it anew with run --output")
     return stored
 
 
+def check_output(path: Path, overwrite: bool) -> None:
+    """Raises ResultsError when nothing may be written at `path`; to be asked before a long run."""
+    if not path.name or path.is_dir():
+        raise ResultsError(f"{path}: is a folder; give the name of a file")
+    if os.path.lexists(path) and not overwrite:
+        raise ResultsError(f"{path}: is there already; add --overwrite, or take another name")
+    if not path.absolute().parent.is_dir():
+        raise ResultsError(f"{path}: cannot be written: its folder is not there")
+
+
 def write(path: Path, made: dict, overwrite: bool = False) -> None:
     """Write the result, whole or not at all. Raises ResultsError when a file is there, unless told to."""
-    if path.exists() and not overwrite:
-        raise ResultsError(f"{path}: is there already; add --overwrite, or take another name")
-    lines = [f"{json.dumps(key)}: {_block(value)}" for key, value in made.items()]
-    part = path.with_name(f"{path.name}.part")
+    check_output(path, overwrite)
+    path = path.resolve()  # a link stays a link
+    text = "{\n" + ",\n".join(f"{json.dumps(key)}: {_block(value)}" for key, value in made.items()) + "\n}\n"
+    part = None
     try:
-        part.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8", newline="\n")
+        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=path.name, delete=False) as file:
+            part = file.name
+            file.write(text.encode("utf-8"))
+        os.chmod(part, 0o644)
         os.replace(part, path)
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be written: {error.strerror}") from None
+    except BaseException as error:
+        if part is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+        if isinstance(error, OSError):
+            raise ResultsError(f"{path}: cannot be written: {error.strerror}") from None
+        raise
 
 
 def _block(value: object) -> str:

@@ -43,6 +43,11 @@ class Step:
     wrong: tuple[str, ...] = ()
 
     @property
+    def found(self) -> str:
+        """What a delivery was found to be, where the answer tells it."""
+        return str(self.answer.get("found", ""))
+
+    @property
     def why(self) -> str:
         """The reason and what it is about, in one text."""
         return f"{self.reason}: {', '.join(self.fields)}" if self.fields else self.reason

@@ -75,7 +75,7 @@ def grid(
 def steps(run: Run) -> Table:
     """The outcome table of one run, a row a step."""
     faults = ["fault"] if any(step.fault for step in run.steps) else []
-    columns = ["#", "actor", "call", "now", *faults, "outcome", "reason", "counts", "ok"]
+    columns = ["#", "actor", "call", "now", *faults, "outcome", "reason or finding", "counts", "ok"]
     rows = []
     for step in run.steps:
         now = "–" if step.now is None else step.now

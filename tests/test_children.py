@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +33,8 @@ def test_every_point_of_retention_ends_a_process_with_its_own_exit_code(path, po
     with Child(Retention, path, "execute", CALL, die_at=point) as child:
         child.expect("READY").go().expect("CALLING")
         assert child.died() == exit_code(Retention, "execute", point)
+    # A process that closes in good order writes the WAL back and removes it; a dead one cannot.
+    assert Path(f"{path}-wal").exists()
     assert counts(path) == ((1, 1, 0) if point == "after_commit" else (0, 0, 0))
 
 
@@ -119,3 +123,13 @@ def test_a_second_connection_of_one_process_does_not_cost_the_first_its_locks(pa
         with Child(Retention, path, "execute", CALL | {"operation": "op-2"}) as child:
             assert child.expect("READY").go().expect("CALLING").outcome()["word"] == "replayed"
     assert counts(path) == (3, 3, 0)
+
+
+def test_a_slow_parent_is_not_a_hung_child(path):
+    with Child(Retention, path, "execute", CALL, watchdog=0.5) as child:
+        child.expect("READY").go().expect("CALLING")
+        while child._process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(0.6)
+        assert child.outcome()["word"] == "accepted"
+        assert not child.hung

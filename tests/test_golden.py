@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -83,6 +84,8 @@ def test_many_differences_are_cut_and_counted(stored, capsys):
         ('{"format": 2}', "is not a result of format 1"),
         ("[]", "is not a result of format 1"),
         ("\ufeff", "is damaged or cut off"),
+        ("[" * 200_000, "is damaged or cut off"),
+        ('{"format": 1, "runs": {}, "runs": {}}', "'runs' stands there twice"),
     ],
 )
 def test_a_stored_result_that_cannot_be_used_is_told_before_anything_runs(stored, capsys, text, message):
@@ -109,7 +112,7 @@ def test_output_writes_a_new_file_and_never_over_one_that_is_there(stored, tmp_p
 
 def test_output_to_a_missing_folder_is_told(stored, tmp_path, capsys):
     assert main(["run", "--output", str(tmp_path / "missing" / "mine.json")]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert "its folder is not there" in capsys.readouterr().err
 
 
 def test_differences_tell_types_lengths_and_what_is_not_there():
@@ -126,3 +129,58 @@ def test_a_stored_run_is_what_a_run_says():
     run = case("R-13-receipt-deleted")
     assert stored["kind"] == run.kind == "breaks"
     assert [step["harm"] for step in stored["steps"]] == ["", "", "duplicated", ""]
+
+
+@pytest.mark.parametrize("name", [".", "/", "", "folder"])
+def test_a_folder_as_output_is_told_before_anything_runs(stored, tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(golden, "experiments", lambda: pytest.fail("it should not run"))
+    (tmp_path / "folder").mkdir()
+    assert main(["run", "--output", name, "--overwrite"]) == 2
+    assert "is a folder" in capsys.readouterr().err
+
+
+def test_overwrite_alone_is_told(stored, capsys):
+    assert main(["run", "--overwrite"]) == 2
+    assert "give --output FILE" in capsys.readouterr().err
+
+
+def test_a_link_is_not_replaced(stored, tmp_path, capsys):
+    (tmp_path / "link.json").symlink_to(tmp_path / "nowhere.json")
+    assert main(["run", "--output", str(tmp_path / "link.json")]) == 2
+    assert main(["run", "--output", str(tmp_path / "link.json"), "--overwrite"]) == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert golden.read(tmp_path / "nowhere.json")["format"] == 1
+
+
+def test_a_point_that_no_run_came_to_fails_the_run(stored, monkeypatch, capsys):
+    monkeypatch.setattr(golden, "unreached", lambda runs: ["owner accept: no run was ended at its point x"])
+    assert main(["run"]) == 1
+    assert "no run was ended at its point x" in capsys.readouterr().err
+
+
+def test_a_process_that_never_died_is_told(runs):
+    without = [run for run in runs if run.name != "closure-dies-at-every-point"]
+    assert "retention close_and_collect: no process died at its point after_boundary" in golden.unreached(
+        without
+    )
+
+
+def test_a_failed_expectation_fails_the_check_too(stored, monkeypatch, capsys):
+    monkeypatch.setattr(golden, "differences", lambda stored, made: [])
+    monkeypatch.setattr(
+        golden, "experiments", lambda: [lambda: replace(RUN, steps=(replace(RUN.steps[0], wrong=("x",)),))]
+    )
+    assert main(["run", "--check"]) == 1
+
+
+def test_lists_of_unequal_length_and_the_ablation_are_compared():
+    stored = {"runs": {"a": [1, 2, 3, 4]}, "ablation": {"owner": [["fence", "x"]]}}
+    made = {"runs": {"a": [1, 2, 3, 5]}, "ablation": {"owner": []}}
+    assert list(golden.differences(stored, made)) == [
+        "runs.a[3]: stored 4, came 5",
+        "ablation.owner: stored [['fence', 'x']], came []",
+    ]
+
+
+RUN = case("R-01-exact-replay")

@@ -21,6 +21,7 @@ from receiptlab.contracts.items import (
     identity_of,
     synthetic_key,
 )
+from receiptlab.contracts.staging import GUARDS
 from receiptlab.errors import Refused, WrongArgument
 from receiptlab.store import Store
 from receiptlab.values import sha256
@@ -399,3 +400,22 @@ def test_an_item_made_by_hand_is_checked_and_gets_the_identity_of_its_name(intak
         intake.stage_first(
             db, FirstSeen(Item(**NAME | {"key": ""}, digest=A, identity="x")), "", **KEEP, now=1
         )
+
+
+def test_the_order_of_the_checks():
+    assert [guard.__name__ for guard in GUARDS["stage"]] == [
+        "handle_used",
+        "erased",
+        "not_found",
+        "head_moved",
+    ]
+    assert [guard.__name__ for guard in GUARDS["deliver"]] == ["erased"]
+
+
+def test_a_change_whose_receipt_is_gone_is_not_found(intake):
+    first(intake)
+    handle = intake.classify(**NAME, digest=B).handle
+    intake.sweep(limit=10, now=1_000)
+    intake.sweep(limit=10, now=2_000)
+    with pytest.raises(Refused, match="not-found"), intake.store.write() as db:
+        intake.stage_revision(db, handle, "", **KEEP, now=2_100)

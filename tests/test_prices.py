@@ -26,6 +26,13 @@ def test_the_stored_bytes_are_what_is_measured_here(tmp_path):
         assert abs(size / PRICES["bytes"][name] - 1) < 0.1, name
 
 
+def test_the_stored_times_belong_together():
+    """Nobody typed them: each ratio fits its two times, and more receipts take longer."""
+    rows = PRICES["closing"]
+    assert all(0.7 < row["ratio"] / (row["closing ms"] / row["bare ms"]) < 1.4 for row in rows)
+    assert [row["closing ms"] for row in rows] == sorted(row["closing ms"] for row in rows)
+
+
 def test_a_filled_fixture_has_what_it_says(tmp_path):
     with filled(tmp_path / "filled.db", 1_000) as store:
         assert store.read("SELECT count(*), min(epoch), max(epoch) FROM receipt") == [(1_000, 1, 10)]

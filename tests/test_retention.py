@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from receiptlab.contracts.retention import GUARDS, Retention
 from receiptlab.errors import Refused, WrongArgument
+from receiptlab.hazards.tampering import unsafe_delete
 from receiptlab.scenarios.retention import sixteen_calls_on_eight_workers
 from receiptlab.store import Store
 from receiptlab.values import MAX_BODY, sha256
@@ -123,3 +124,30 @@ def test_no_argument_makes_it_fail_in_another_way(retention, name, value):
         assert retention.counts() == before
     else:
         assert type(value) is type(CALL[name])
+
+
+def test_the_rows_as_they_stand_after_each_call(retention):
+    digest = sha256("pay 5")
+    retention.execute(**CALL)
+    retention.execute(**CALL | {"epoch": 2, "now": 101})
+    assert retention.store.read("SELECT * FROM effect ORDER BY id") == [
+        (1, "shop", 1, "op-1", digest, 100),
+        (2, "shop", 2, "op-1", digest, 101),
+    ]
+    retention.expire_result(**KEY, now=200)
+    rows = "SELECT * FROM receipt ORDER BY epoch"
+    kept = ("shop", 2, "op-1", digest, '{"effect":2,"executed_at":101}', 101)
+    assert retention.store.read(rows) == [("shop", 1, "op-1", digest, None, 200), kept]
+    retention.close_and_collect("shop", through=1, now=300)
+    assert retention.store.read(rows) == [kept]
+    assert retention.store.read("SELECT * FROM boundary") == [("shop", 1, 300)]
+    assert retention.store.read("SELECT executed_at FROM effect ORDER BY id") == [(100,), (101,)]
+
+
+def test_effects_are_those_of_the_key_in_their_order(retention):
+    for namespace in ("market", "shop"):
+        retention.execute(**CALL | {"namespace": namespace})
+    unsafe_delete(retention, **KEY, now=110)
+    retention.execute(**CALL | {"payload": "pay 6", "now": 120})
+    assert retention.effects(**KEY).digests == (sha256("pay 5"), sha256("pay 6"))
+    assert len(retention.effects(**KEY | {"namespace": "market"}).digests) == 1

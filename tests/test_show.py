@@ -112,3 +112,15 @@ def test_an_unknown_outcome_without_a_fault_is_told_by_its_reason():
     run = case("O-02-answer-lost")
     step = replace(run.steps[2], fault="", reason="SQLITE_IOERR")
     assert "SQLITE_IOERR" in words_in(show.timeline(replace(run, steps=(*run.steps[:2], step))))
+
+
+def test_what_was_found_is_shown():
+    run = case("I-03-seen-changed-and-seen-again")
+    assert list(show.table(run).frame["found"])[:5] == [
+        "first-seen",
+        "first-seen",
+        "redelivered",
+        "changed",
+        "changed",
+    ]
+    assert "redelivered" in words_in(show.timeline(run))

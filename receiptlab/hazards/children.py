@@ -139,8 +139,9 @@ class Child:
         return code
 
     def _bark(self) -> None:
-        self.hung = True
-        self._process.kill()
+        if self._process.poll() is None:
+            self.hung = True
+            self._process.kill()
 
     def _failed(self, what: str) -> ChildFailed:
         code = self._ended()

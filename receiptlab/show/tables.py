@@ -29,7 +29,7 @@ class Table:
 def table(run: Run) -> Table:
     """The steps of a run: who called what, when, how it ended and why, and the counts after it."""
     frame = pd.DataFrame([_row(run, step) for step in run.steps])
-    for column in ("fault", "note", "what went wrong", "not as expected"):
+    for column in ("fault", "found", "reason", "note", "what went wrong", "not as expected"):
         if not frame[column].any():
             frame = frame.drop(columns=column)
     return _table(frame, run.name, f"{run.title} ({', '.join(run.clauses)})")
@@ -44,6 +44,7 @@ def _row(run: Run, step: Step) -> dict[str, object]:
         "fault": step.fault,
         "outcome": f"{MARKS[step.outcome]} {step.outcome}",
         "reason": "" if step.why == step.fault else step.why,
+        "found": step.found,
         **dict(zip(run.count_names, step.counts, strict=False)),
         "note": step.note,
         "what went wrong": f"‼ {step.harm}" if step.harm else "",

@@ -202,7 +202,9 @@ def _draw_call(axes, step: Step, y: int, database: int) -> None:
 
 def _words(step: Step) -> str:
     lost = {"before_commit": "crash before commit", "after_commit": "answer lost", "": step.why}
-    why = lost.get(step.fault, f"crash {step.fault}") if step.outcome == "unknown" else step.why
+    why = step.why or step.found
+    if step.outcome == "unknown":
+        why = lost.get(step.fault, f"crash {step.fault}")
     wrapped = textwrap.fill(why.replace("_", "_\u200b"), 20) if why else ""
     return "\n".join(part for part in (f"{step.call}: {step.outcome}", wrapped.replace("\u200b", "")) if part)
 
