@@ -1,4 +1,4 @@
-"""The commands: run, play, list, about.
+"""The commands: run, play, list, intake, about.
 
 Exit status: 0 all was as expected, 1 something was not, 2 the input could not be used,
 130 stopped with Ctrl-C.
@@ -16,6 +16,7 @@ from pathlib import Path
 from receiptlab import engine, golden, terminal
 from receiptlab.caseformat import CaseError, read_case
 from receiptlab.cases import contract_map, data_folder, own_cases
+from receiptlab.consumers import command as intake
 from receiptlab.errors import LabError
 from receiptlab.play import play
 from receiptlab.record import Run
@@ -74,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(command=_play)
     listing = commands.add_parser("list", help="show clauses, cases and lessons")
     listing.set_defaults(command=_list)
+    intake.add_parser(commands)
     about = commands.add_parser("about", help="show which Python and SQLite these are")
     about.set_defaults(command=_about)
     return parser

@@ -419,3 +419,34 @@ def test_a_change_whose_receipt_is_gone_is_not_found(intake):
     intake.sweep(limit=10, now=2_000)
     with pytest.raises(Refused, match="not-found"), intake.store.write() as db:
         intake.stage_revision(db, handle, "", **KEEP, now=2_100)
+
+
+def test_classification_sees_one_moment(intake, monkeypatch):
+    """An erasure that comes between two reads must not be half seen: there is one read."""
+    first(intake)
+    with intake.store.again() as second:
+        other, read = Intake(second), intake.store.read
+
+        def reading(sql, values=()):
+            rows = read(sql, values)
+            other.erase_identity(**NAME, now=500)
+            return rows
+
+        monkeypatch.setattr(intake.store, "read", reading)
+        assert isinstance(intake.classify(**NAME, digest=B), Changed)
+        assert isinstance(intake.classify(**NAME, digest=B), Erased)
+
+
+def test_an_erasure_can_stand_beside_the_consumers_own(intake):
+    first(intake)
+    identity = identity_of(**NAME)
+    with pytest.raises(Refused, match="no-transaction"):
+        intake.stage_erasure(intake.store.db, identity, 500)
+    with pytest.raises(ZeroDivisionError), intake.store.write() as db:
+        assert intake.stage_erasure(db, identity, 500)
+        1 / 0  # noqa: B018
+    assert isinstance(intake.classify(**NAME, digest=A), Redelivered)
+    with intake.store.write() as db:
+        assert intake.stage_erasure(db, identity, 500)
+        assert not intake.stage_erasure(db, identity, 600)
+    assert intake.counts() == (0, 0, 1)

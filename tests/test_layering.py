@@ -20,8 +20,9 @@ FLOORS = [
     {"caseformat"},
     {"cases"},
     {"play"},
-    {"scenarios", "consumers"},
+    {"scenarios"},
     {"show", "lesson", "terminal", "golden"},
+    {"consumers"},
     {"cli"},
     {"__main__"},
 ]

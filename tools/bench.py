@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from receiptlab import engine, terminal
-from tools import bench_owner, bench_retention
+from tools import bench_intake, bench_owner, bench_retention
 from tools.bench_common import BLOCK, COLUMNS, WARM_UP, verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,9 +35,12 @@ def main() -> int:
         f"SQLite {told['sqlite']}, Python {told['python']}, WAL, synchronous=FULL, on this folder's disk;"
     )
     out.print(f"{rounds} interleaved rounds of {BLOCK} calls each, after {WARM_UP} to warm up")
-    for name, bench in {"owner": bench_owner, "retention": bench_retention}.items():
+    for name, bench in {"owner": bench_owner, "retention": bench_retention, "intake": bench_intake}.items():
         with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
             out.print(terminal.grid(name, COLUMNS, bench.measure(Path(folder), rounds)))
+    with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
+        rows = bench_intake.batching(Path(folder))
+        out.print(terminal.grid("many messages in one transaction", bench_intake.BATCHING_COLUMNS, rows))
     with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
         _prices(Path(folder), out, options.store)
     return 0

@@ -31,14 +31,14 @@ from receiptlab.contracts.items import (
     identity_of,
 )
 from receiptlab.contracts.shape import arguments
-from receiptlab.contracts.staging import ARGUMENTS, SCHEMA, SEEN, Seen, Staging
+from receiptlab.contracts.staging import ARGUMENTS, SCHEMA, Staging
 from receiptlab.errors import Refused
 from receiptlab.values import checked
 
-_REVISION = (
-    "SELECT number, disposition, outcome FROM revision WHERE identity = ? AND digest = ? ORDER BY number"
-)
-_HEAD = "SELECT digest FROM revision WHERE identity = ? AND number = ?"
+_KNOWN = """SELECT r.state, r.head, r.revisions, r.changed_at, h.digest, v.number, v.disposition, v.outcome
+    FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
+    LEFT JOIN revision v ON v.identity = r.identity AND v.digest = ?
+    WHERE r.identity = ? ORDER BY v.number LIMIT 1"""
 _DUE = """SELECT identity FROM receipt
     WHERE state = 'live' AND retain_until <= :now AND unsettled = 0 ORDER BY identity LIMIT :limit"""
 _OVER = """SELECT identity FROM receipt
@@ -88,18 +88,17 @@ class Intake(Staging):
         return self.inhand
 
     def _find(self, item: Item) -> Found:
-        seen = Seen(*next(iter(self.store.read(SEEN, (item.identity,))), ()))
-        if seen.state is None:
+        rows = self.store.read(_KNOWN, (item.digest, item.identity))  # one statement: one moment
+        if not rows:
             return FirstSeen(item)
-        if seen.state == "erased":
-            return Erased(item, seen.changed_at)
-        for number, disposition, reference in self.store.read(_REVISION, (item.identity, item.digest)):
-            if disposition == "collision":
-                return CollisionRedelivered(item, number)
-            return Redelivered(item, number, number == seen.head, reference)
-        [(head_digest,)] = self.store.read(_HEAD, (item.identity, seen.head))
-        handle = Handle(MINT, self.store, item, seen.head, seen.revisions)
-        return Changed(item, seen.head, head_digest, handle)
+        [(state, head, revisions, changed_at, head_digest, number, disposition, reference)] = rows
+        if state == "erased":
+            return Erased(item, changed_at)
+        if disposition == "collision":
+            return CollisionRedelivered(item, number)
+        if number is not None:
+            return Redelivered(item, number, number == head, reference)
+        return Changed(item, head, head_digest, Handle(MINT, self.store, item, head, revisions))
 
     def stage(
         self, decision: str, reference: str, retain_until: int, tombstone_until: int, now: int
@@ -191,9 +190,23 @@ class Intake(Staging):
         call = checked(ARGUMENTS, arguments(locals()))
         return self._erase([], _OF_TENANT, vars(call), now)
 
+    def stage_erasure(self, db: Connection, identity: str, now: int) -> bool:
+        """Erase one identity inside the caller's transaction, beside the caller's own rows of it, with an
+        outbox row that tells of it. False when it was erased before. Refused: no-transaction."""
+        self._inside(db)
+        checked(ARGUMENTS, {"digest": identity, "now": now})
+        db.execute(_UNREVISE, (identity,))
+        if not db.execute(_ERASE, (identity, now)).rowcount:
+            return False
+        outbox.stage(db, "erased", identity, now)
+        return True
+
     def scrub(self) -> Scrub:
-        """Write the WAL back and empty it, so that nothing erased is left in it. `secure_delete` has
-        overwritten it in the file itself. An open reader can prevent it; then `done` is False."""
+        """Write the WAL back and empty it, so that nothing erased is left in it.
+
+        `secure_delete` has overwritten it in the file itself. A consumer's own rows are the consumer's to
+        erase before. An open reader can prevent it; then `done` is False.
+        """
         [(busy, _, _)] = self.store.read("PRAGMA wal_checkpoint(TRUNCATE)")
         return Scrub(not busy)
 
@@ -201,10 +214,4 @@ class Intake(Staging):
         with self.store.write() as db:
             if of is not None:
                 identities = [identity for (identity,) in db.execute(of, values).fetchall()]
-            erased = 0
-            for identity in identities:
-                db.execute(_UNREVISE, (identity,))
-                if db.execute(_ERASE, (identity, now)).rowcount:
-                    outbox.stage(db, "erased", identity, now)
-                    erased += 1
-        return Erasure(erased)
+            return Erasure(sum(self.stage_erasure(db, identity, now) for identity in identities))

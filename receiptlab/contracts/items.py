@@ -44,7 +44,10 @@ class Item:
 
 
 class Handle:
-    """The right to stage what `classify` has found changed: once, on that store, on that head."""
+    """The right to stage what `classify` has found changed: once, on that store, on that head.
+
+    It is used up by the attempt, also when the batch is rolled back later: classify again.
+    """
 
     __slots__ = ("head", "item", "revisions", "store", "used")
 

@@ -182,8 +182,7 @@ class Staging(Contract):
 
     def _call(self, db: Connection, item: Item, named: dict, what: str) -> SimpleNamespace:
         """The checked arguments of a staging call, with the item's fields and what is known of it."""
-        if not (db is self.store.db and db.in_transaction):
-            raise Refused("no-transaction", "stage inside `with store.write()` of the store that classified")
+        self._inside(db)
         shown = named.pop(what)
         if what == "handle" and shown.store is not self.store:
             raise Refused("other-store", "this handle is of another store; classify there")
@@ -193,6 +192,10 @@ class Staging(Contract):
         vars(call).update(vars(self.item(item.key_kind, item.tenant, item.namespace, item.key, item.digest)))
         call.handle, call.known = (shown if what == "handle" else None), what != "first"
         return call
+
+    def _inside(self, db: Connection) -> None:
+        if not (db is self.store.db and db.in_transaction):
+            raise Refused("no-transaction", "stage inside `with store.write()` of the store that classified")
 
     def _guard(self, name: str, db: Connection, call: SimpleNamespace) -> Seen:
         seen = Seen(*(db.execute(SEEN, (call.identity,)).fetchone() or ()))

@@ -1,0 +1,215 @@
+"""Takes deliveries in, many in one transaction, and counts what they were.
+
+A consumer of its own makes `Delivery` objects: the item's name, the digest of its canonical form, and
+how its domain row is written. What cannot be read comes as `Broken`: it is reported, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from sqlite3 import Connection
+from typing import ClassVar, NamedTuple
+
+from receiptlab.contracts import outbox
+from receiptlab.contracts.intake import Intake
+from receiptlab.contracts.items import Changed, FirstSeen, Staged
+from receiptlab.errors import Refused, WrongArgument
+from receiptlab.store import Store
+from receiptlab.values import MAX_INTEGER, integer
+
+RETAIN = 1_000
+"""How long a receipt keeps its key and reference, in the caller's unit of time."""
+
+TOMBSTONE = 2_000
+"""How long a redelivery is recognised at all, in the caller's unit of time."""
+
+LATEST = MAX_INTEGER - TOMBSTONE
+"""The largest `now`."""
+
+BATCH = 5_000
+"""Deliveries in one transaction. It holds the write lock for about a quarter of a second; in smaller
+ones the pages of the indexes are written again and again."""
+
+MAX_BYTES = 8 * 1_048_576
+"""A batch ends early once its deliveries have this many bytes, so that it needs little memory."""
+
+RACED = ("head-moved", "not-found", "erased")
+"""Refused for these reasons, a batch met something that was staged or erased since it was classified."""
+
+NAMED = 100
+"""How many broken entries a report names. All are counted."""
+
+
+class Broken(NamedTuple):
+    """An entry of the source that cannot be used: where it stands, and what is wrong."""
+
+    place: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """One item that came in: its name, the digest of its canonical form, and where it stood.
+
+    `size` is in bytes. `place` is also what the receipt refers to. A subclass fills in the rest.
+    """
+
+    place: str
+    tenant: str
+    namespace: str
+    key: str
+    digest: str
+    size: int
+    key_kind: str = "explicit"
+
+    TABLE: ClassVar[str]
+    """The domain table, and the topic of its outbox rows."""
+
+    def corrects(self, db: Connection, changed: Changed) -> bool:
+        """The policy for changed content: True stages a revision, False a collision."""
+        raise NotImplementedError
+
+    def write(self, db: Connection, staged: Staged, disposition: str, now: int) -> None:
+        """Write the domain row beside the receipt that was staged."""
+        raise NotImplementedError
+
+
+@dataclass
+class Report:
+    """How many deliveries were what. `changed` and `collisions` were staged as such in this run."""
+
+    first_seen: int = 0
+    redelivered: int = 0
+    changed: int = 0
+    collisions: int = 0
+    collision_redelivered: int = 0
+    erased: int = 0
+    broken: int = 0
+    named: list[Broken] = field(default_factory=list)
+    """The first broken entries, at most `NAMED`."""
+
+    def count(self, what: str | Broken) -> None:
+        """Count one delivery, by the name of its count, or a broken entry."""
+        if isinstance(what, Broken):
+            self.broken += 1
+            self.named += [what] if len(self.named) < NAMED else []
+        else:
+            setattr(self, what, getattr(self, what) + 1)
+
+    def counts(self) -> dict[str, int]:
+        """Every count by its name."""
+        return {name: value for name, value in vars(self).items() if name != "named"}
+
+
+def take_in(
+    store: Store,
+    intake: Intake,
+    deliveries: Iterable[Delivery | Broken],
+    batch: int = BATCH,
+    *,
+    now: int,
+    progress: Callable[[Report], object] | None = None,
+) -> Report:
+    """Take every delivery in, at most `batch` in one transaction, and report what they were.
+
+    A first delivery is staged with its domain row and one outbox row. So is a changed one, as its
+    policy says: a revision, or a collision (outbox topic `collision`). For a redelivery or an erased
+    item nothing is written, so taking the same source in again changes nothing. A batch that lost a race
+    is rolled back and taken again one by one; what loses again is reported as broken.
+
+    `now` is the caller's time, at most `LATEST`. `progress` is called with the report after each batch.
+    Raises WrongType or WrongValue for `batch` and `now`, Refused (no-transaction) when `intake` is not
+    of `store`, and what `Store.write` raises; whole batches that were taken in before stay.
+    """
+    integer("batch", batch, low=1)
+    integer("now", now, high=LATEST)
+    report = Report()
+    for group in _groups(deliveries, batch):
+        try:
+            found = _together(store, intake, group, now)
+        except Refused as refused:
+            if refused.reason not in RACED:
+                raise
+            found = [_alone(store, intake, delivery, now) for delivery in group]
+        for what in found:
+            report.count(what)
+        if progress is not None:
+            progress(report)
+    return report
+
+
+def forget(store: Store, *kinds: type[Delivery]) -> int:
+    """Delete the domain rows of every identity whose erasure the outbox announces. Returns how many.
+
+    Erasing a receipt does not know the consumer's tables. So a consumer runs this after each erasure,
+    and scrubs after it. Twice is as once.
+    """
+    with store.write() as db:
+        return sum(db.execute(_FORGET.format(table=kind.TABLE)).rowcount for kind in kinds)
+
+
+def flaw(name: str, value: str) -> str:
+    """What is wrong with a name from outside: a control character. Empty where nothing is."""
+    found = next((each for each in value if unicodedata.category(each) == "Cc"), None)
+    return f"{name} has a control character (U+{ord(found):04X})" if found else ""
+
+
+_FORGET = "DELETE FROM {table} WHERE identity IN (SELECT subject FROM outbox WHERE topic = 'erased')"
+
+
+def _groups(deliveries: Iterable[Delivery | Broken], batch: int) -> Iterator[list[Delivery | Broken]]:
+    group, size = [], 0
+    for delivery in deliveries:
+        group.append(delivery)
+        size += getattr(delivery, "size", 0)
+        if len(group) >= batch or size >= MAX_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _together(store: Store, intake: Intake, group: list[Delivery | Broken], now: int) -> list[str | Broken]:
+    with store.write() as db:
+        return [_one(db, intake, delivery, now) for delivery in group]
+
+
+def _alone(store: Store, intake: Intake, delivery: Delivery | Broken, now: int) -> str | Broken:
+    try:
+        return _together(store, intake, [delivery], now)[0]
+    except Refused as refused:
+        if refused.reason not in RACED:
+            raise
+        return Broken(delivery.place, str(refused))
+
+
+def _one(db: Connection, intake: Intake, delivery: Delivery | Broken, now: int) -> str | Broken:
+    """Classify, and stage what is new. It sees what this transaction has staged before it."""
+    if isinstance(delivery, Broken):
+        return delivery
+    one = delivery
+    try:
+        known = intake.classify(one.key_kind, one.tenant, one.namespace, one.key, one.digest)
+    except WrongArgument as error:
+        return Broken(one.place, str(error))
+    if isinstance(known, (FirstSeen, Changed)):
+        return _stage(db, intake, one, known, now)
+    return known.found.replace("-", "_")
+
+
+def _stage(db: Connection, intake: Intake, one: Delivery, known: FirstSeen | Changed, now: int) -> str:
+    what, topic, disposition = "first_seen", one.TABLE, "accepted"
+    horizons = (now + RETAIN, now + TOMBSTONE, now)
+    if isinstance(known, FirstSeen):
+        staged = intake.stage_first(db, known, one.place, *horizons)
+    elif one.corrects(db, known):
+        what = "changed"
+        staged = intake.stage_revision(db, known.handle, one.place, *horizons)
+    else:
+        what, topic, disposition = "collisions", "collision", "collision"
+        staged = intake.stage_collision(db, known.handle, one.place, now)
+    one.write(db, staged, disposition, now)
+    outbox.stage(db, topic, staged.identity, now)
+    return what

@@ -1,0 +1,142 @@
+"""The command `intake`: takes a file of letters or of webhook deliveries into a fixture.
+
+Exit status: 0 nothing was broken, 1 something was skipped, 2 the file could not be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from rich.console import Console
+from rich.progress import Progress
+
+from receiptlab import terminal
+from receiptlab.consumers import mailbox, webhooks
+from receiptlab.consumers.batches import LATEST, Broken, Delivery, Report, take_in
+from receiptlab.contracts.intake import ARGUMENTS, Intake
+from receiptlab.errors import LabError, WrongArgument
+from receiptlab.store import Store
+from receiptlab.values import integer
+
+SCHEMA = (*Intake.SCHEMA, *mailbox.SCHEMA, *webhooks.SCHEMA)
+"""The tables of a fixture that the command makes."""
+
+BEGINNINGS = {b"From ": "mbox", b"{": "jsonl"}
+"""How a file of each format begins."""
+
+_HEAD = 4_096
+
+
+class Unusable(LabError):
+    """The file, or an option about it, cannot be used; nothing was taken in."""
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Add the command to the parser's subcommands."""
+    parser = commands.add_parser("intake", help="take letters or webhook deliveries into a fixture")
+    parser.add_argument("file", metavar="FILE", help="an mbox, or webhook deliveries in JSON Lines")
+    parser.add_argument("--db", required=True, metavar="FIXTURE", help="made when it is not there")
+    parser.add_argument("--tenant", default="local", metavar="NAME", help="whose items (default: local)")
+    parser.add_argument(
+        "--namespace", metavar="NAME", help="the mailbox's name (default: the name of FILE); mbox only"
+    )
+    parser.add_argument(
+        "--now",
+        type=_now,
+        default=0,
+        metavar="N",
+        help="the time to write down (default 0: no clock is read)",
+    )
+    formats = sorted(BEGINNINGS.values())
+    parser.add_argument("--format", choices=formats, help="left out: guessed from the first bytes")
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Take the file in and print what its items were; returns the exit status.
+
+    Batches are taken in whole or not at all, also when it is stopped. Raises Unusable, what
+    `Store.open` and `Store.create` raise, and OSError when FILE cannot be read.
+    """
+    _check("tenant", options.tenant)
+    if os.path.exists(options.db) and os.path.samefile(options.file, options.db):
+        raise Unusable(f"{options.db} is FILE and FIXTURE in one; give two files")
+    with open(options.file, "rb") as file:
+        kind = options.format or _guess(options.file, file)
+        source = _source(kind, file, options)
+        with _store(options.db) as store, _bar(file) as progress:
+            report = take_in(store, Intake(store), source, now=options.now, progress=progress)
+    _tell(report)
+    return 1 if report.broken else 0
+
+
+def _now(text: str) -> int:
+    try:
+        return integer("now", int(text), high=LATEST)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an integer from 0 to {LATEST}") from None
+
+
+def _source(kind: str, file: BinaryIO, options: argparse.Namespace) -> Iterator[Delivery | Broken]:
+    if kind == "mbox":
+        name = Path(options.file).name if options.namespace is None else options.namespace
+        return mailbox.letters(file, options.tenant, _check("namespace", name))
+    if options.namespace is not None:
+        raise Unusable("each line of JSON Lines names its source; leave --namespace out")
+    return webhooks.webhooks(file, options.tenant)
+
+
+def _check(name: str, value: str) -> str:
+    try:
+        return ARGUMENTS[name](name, value)
+    except WrongArgument as error:
+        raise Unusable(f"{error}; give another --{name}") from None
+
+
+def _guess(path: str, file: BinaryIO) -> str:
+    """The format that the first bytes show. Empty lines and a byte order mark may stand before."""
+    head = file.peek(_HEAD)[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
+    for beginning, kind in BEGINNINGS.items():
+        if head.startswith(beginning):
+            return kind
+    raise Unusable(f"{path} begins neither as an mbox (From) nor as JSON Lines ({{); say --format")
+
+
+def _store(path: str) -> Store:
+    if not os.path.lexists(path):
+        return Store.create(path, SCHEMA)
+    store = Store.open(path)
+    try:
+        store.require(SCHEMA)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+@contextlib.contextmanager
+def _bar(file: BinaryIO) -> Iterator[Callable[[Report], object] | None]:
+    """A bar on standard error by the bytes that were read; None where that is no terminal."""
+    err = Console(stderr=True)
+    if not (err.is_terminal and file.seekable()):
+        yield None
+        return
+    with Progress(console=err, transient=True) as bar:
+        task = bar.add_task("taking in", total=os.fstat(file.fileno()).st_size)
+        yield lambda report: bar.update(task, completed=file.tell())
+
+
+def _tell(report: Report) -> None:
+    """Print the counts, and on standard error what was broken."""
+    for place, why in report.named:
+        print(terminal.printable(f"{place}: {why}; it was skipped"), file=sys.stderr)
+    if report.broken > len(report.named):
+        print(f"{report.broken - len(report.named)} more were skipped", file=sys.stderr)
+    rows = [(name.replace("_", " "), value) for name, value in report.counts().items()]
+    terminal.console().print(terminal.grid("", ("what", "how many"), rows))
