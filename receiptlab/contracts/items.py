@@ -8,6 +8,9 @@ from typing import ClassVar
 
 from receiptlab.store import Store
 
+MINT = object()
+"""What the contract shows when it makes an item or a handle."""
+
 KEY_KINDS = ("explicit", "synthetic", "content")
 """Who made the key: the source; the consumer, from parts that stay; the consumer, from the content."""
 
@@ -41,6 +44,8 @@ class Item:
     key: str
     digest: str
     identity: str
+    mint: object = field(default=None, compare=False, repr=False)
+    """Set by `Intake.item`: this item was checked. One made by hand is checked when it is staged."""
 
 
 class Handle:
@@ -61,10 +66,6 @@ class Handle:
 
     def __reduce__(self) -> None:
         raise TypeError("a handle counts in this process alone")
-
-
-MINT = object()
-"""What `classify` shows when it makes a handle."""
 
 
 class Found:

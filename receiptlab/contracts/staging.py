@@ -12,6 +12,7 @@ from typing import NamedTuple
 from receiptlab.contracts import outbox
 from receiptlab.contracts.items import (
     KEY_KINDS,
+    MINT,
     CollisionRedelivered,
     FirstSeen,
     Handle,
@@ -132,7 +133,7 @@ class Staging(Contract):
         call = checked(ARGUMENTS, arguments(locals()))
         if key_kind == "content" and key != digest:
             raise WrongValue("key", "made from content must be the digest of the content")
-        return Item(**vars(call), identity=identity_of(key_kind, tenant, namespace, key))
+        return Item(*vars(call).values(), identity_of(key_kind, tenant, namespace, key), MINT)
 
     def stage_first(
         self,
@@ -188,8 +189,9 @@ class Staging(Contract):
             raise Refused("other-store", "this handle is of another store; classify there")
         del named["db"]
         call = checked(ARGUMENTS, named)
-        # The item anew: one that was made by hand is checked, and gets the identity of its name.
-        vars(call).update(vars(self.item(item.key_kind, item.tenant, item.namespace, item.key, item.digest)))
+        if item.mint is not MINT:  # made by hand: it is checked, and gets the identity of its name
+            item = self.item(item.key_kind, item.tenant, item.namespace, item.key, item.digest)
+        vars(call).update(vars(item))
         call.handle, call.known = (shown if what == "handle" else None), what != "first"
         return call
 
