@@ -176,6 +176,19 @@ class Store:
                     f"table {name} is not as it should be; make it anew",
                 )
 
+    def pack(self) -> bool:
+        """Build the file anew (VACUUM), so that free space in it holds nothing old, and empty the WAL.
+
+        False when an open reader keeps the WAL from being emptied. Raises Locked, or NotWritten when
+        the disk has no room for a copy; then the file is as it was.
+        """
+        try:
+            self.db.execute("VACUUM")
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        [(busy, _, _)] = self.read("PRAGMA wal_checkpoint(TRUNCATE)")
+        return not busy
+
     def close(self) -> None:
         """Close the connection; a temporary fixture is removed with it. Closing twice is harmless."""
         self.db.close()

@@ -19,7 +19,7 @@ from receiptlab.consumers.mailbox import Letter, letters
 from receiptlab.consumers.mbox import Mbox
 from receiptlab.consumers.webhooks import Webhook
 from receiptlab.contracts.intake import Intake
-from receiptlab.errors import NotAFixture, Refused, WrongArgument
+from receiptlab.errors import LabError, NotAFixture, Refused, WrongArgument
 from receiptlab.store import Store
 from receiptlab.values import sha256
 
@@ -612,3 +612,29 @@ def test_two_hundred_megabytes_of_mail_need_less_than_a_hundred_and_fifty(tmp_pa
     taken, peak = map(int, done.stdout.split())
     assert taken == number
     assert peak < 150_000
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Subject: =?é?q?x?=",
+        "Subject: =?utf-8?q?=00x?=",
+        "Content-Type: multipart/mixed; boundary*=undefined''x",
+        "Content-Type: multipart/mixed; boundary*=idna''x",
+        "Content-Type: multipart/mixed; boundary*=a\x00b''x",
+        "Content-Type: multipart/mixed; boundary*0=x; boundary*=y; boundary*1*=z",
+    ],
+)
+def test_a_header_that_the_library_cannot_read_stops_nobody_else(intake, header):
+    good = letter(key="<good@example.test>")
+    report = mail(intake, letter(header, key="<odd@example.test>") + good)
+    assert report.first_seen + report.broken == 2
+    assert report.first_seen >= 1
+
+
+def test_an_mbox_behind_a_byte_order_mark_is_told_and_not_half_read(tmp_path, capsys):
+    path = tmp_path / "bom.mbox"
+    path.write_bytes(b"\xef\xbb\xbf" + letter())
+    with pytest.raises(LabError, match="begins neither"):
+        lab(path, "--db", str(tmp_path / "my.db"))
+    assert not (tmp_path / "my.db").exists()

@@ -2,9 +2,12 @@
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -169,10 +172,15 @@ def test_a_handle_cannot_be_made_copied_or_kept(intake):
     first(intake)
     handle = intake.classify(**NAME, digest=B).handle
     with pytest.raises(TypeError, match="comes from classify"):
-        Handle(object(), intake.store, handle.item, 1, 1)
+        Handle(object(), intake.store, handle.item, (1, 1, A))
     with pytest.raises(TypeError):
         pickle.dumps(handle)
     assert copy.deepcopy(handle) is handle
+    with pytest.raises(TypeError, match="cannot be changed"):
+        handle.used = False
+    lookalike = SimpleNamespace(item=handle.item, store=intake.store, on=handle.on, used=False)
+    with pytest.raises(WrongArgument, match="handle must be"), intake.store.write() as db:
+        intake.stage_revision(db, lookalike, "", **KEEP, now=200)
 
 
 def test_a_handle_used_twice_rolls_the_batch_back(intake):
@@ -450,3 +458,60 @@ def test_an_erasure_can_stand_beside_the_consumers_own(intake):
         assert intake.stage_erasure(db, identity, 500)
         assert not intake.stage_erasure(db, identity, 600)
     assert intake.counts() == (0, 0, 1)
+
+
+@pytest.mark.parametrize("meanwhile", [B, C])
+def test_a_handle_does_not_outlive_the_receipt_it_was_made_on(intake, meanwhile):
+    """The receipt goes and another one comes under the same identity, with the same numbers."""
+    first(intake)
+    handle = intake.classify(**NAME, digest=B).handle
+    intake.sweep(limit=10, now=1_000)
+    intake.sweep(limit=10, now=2_000)
+    first(intake, digest=meanwhile, now=2_100)
+    with pytest.raises(Refused, match="head-moved"), intake.store.write() as db:
+        intake.stage_revision(db, handle, "", **KEEP, now=2_200)
+
+
+def test_a_collision_over_a_tombstone_records_nothing_and_leaves_it_one(intake):
+    first(intake)
+    intake.sweep(limit=10, now=1_000)
+    with intake.store.write() as db:
+        intake.stage_collision(db, intake.classify(**NAME, digest=B).handle, "a secret reference", 1_100)
+    assert row(intake)[0] == "compacted"
+    assert intake.store.read("SELECT count(*) FROM revision WHERE outcome IS NOT NULL") == [(0,)]
+    assert isinstance(intake.classify(**NAME, digest=B), CollisionRedelivered)
+
+
+def test_an_item_that_was_changed_by_hand_is_checked_again(intake):
+    item = replace(intake.item(**NAME, digest=A), key="k" * 1_025)
+    with pytest.raises(WrongArgument, match="key must have"), intake.store.write() as db:
+        intake.stage_first(db, FirstSeen(item), "", **KEEP, now=1)
+    item = replace(intake.item(**NAME, digest=A), key="another")
+    with intake.store.write() as db:
+        staged = intake.stage_first(db, FirstSeen(item), "", **KEEP, now=1)
+    assert staged.identity == identity_of(**NAME | {"key": "another"})
+
+
+def test_a_tombstone_does_not_end_before_the_receipt(intake):
+    with pytest.raises(WrongArgument, match="tombstone_until must not be before"), intake.store.write() as db:
+        seen = intake.classify(**NAME, digest=A)
+        intake.stage_first(db, seen, "", retain_until=10, tombstone_until=9, now=1)
+
+
+@pytest.mark.parametrize("ending", ["erased", "compacted"])
+def test_after_scrub_no_byte_of_many_keys_is_left(intake, ending):
+    """Keys of many lengths make SQLite split and rebalance pages, which leaves copies in free space."""
+    for number in range(400):
+        key = f"<SECRET-{number:04}-{'k' * (number * number * 31 % 700)}@x>"
+        with intake.store.write() as db:
+            seen = intake.classify(**NAME | {"tenant": "locked-tenant", "key": key}, digest=A)
+            intake.stage_first(db, seen, f"REFERENCE-{number:04}", **KEEP, now=100)
+    if ending == "erased":
+        assert intake.erase_tenant("locked-tenant", now=200).erased == 400
+    else:
+        assert intake.sweep(limit=1_000, now=1_500).compacted == 400
+    assert intake.scrub().done
+    intake.store.close()
+    found = b"".join(path.read_bytes() for path in intake.store.path.parent.iterdir())
+    assert re.findall(rb"SECRET-\d+|REFERENCE-\d+", found) == []
+    assert (b"locked-tenant" in found) is (ending == "compacted")

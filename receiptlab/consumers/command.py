@@ -27,8 +27,8 @@ from receiptlab.values import integer
 SCHEMA = (*Intake.SCHEMA, *mailbox.SCHEMA, *webhooks.SCHEMA)
 """The tables of a fixture that the command makes."""
 
-BEGINNINGS = {b"From ": "mbox", b"{": "jsonl"}
-"""How a file of each format begins."""
+FORMATS = ("jsonl", "mbox")
+"""What FILE can be."""
 
 _HEAD = 4_096
 
@@ -53,8 +53,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         metavar="N",
         help="the time to write down (default 0: no clock is read)",
     )
-    formats = sorted(BEGINNINGS.values())
-    parser.add_argument("--format", choices=formats, help="left out: guessed from the first bytes")
+    parser.add_argument("--format", choices=FORMATS, help="left out: guessed from the first bytes")
     parser.set_defaults(command=run)
 
 
@@ -100,11 +99,12 @@ def _check(name: str, value: str) -> str:
 
 
 def _guess(path: str, file: BinaryIO) -> str:
-    """The format that the first bytes show. Empty lines and a byte order mark may stand before."""
-    head = file.peek(_HEAD)[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
-    for beginning, kind in BEGINNINGS.items():
-        if head.startswith(beginning):
-            return kind
+    """The format that the first bytes show. Before JSON, white space and a byte order mark may stand."""
+    head = file.peek(_HEAD)[:_HEAD]
+    if head.startswith(b"From "):
+        return "mbox"
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        return "jsonl"
     raise Unusable(f"{path} begins neither as an mbox (From) nor as JSON Lines ({{); say --format")
 
 

@@ -22,7 +22,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from email.errors import HeaderParseError
+from email.errors import CharsetError, HeaderParseError
 from email.header import decode_header, make_header
 from email.message import Message
 from sqlite3 import Connection
@@ -164,7 +164,10 @@ def _closing(fields: Fields) -> bytes:
     head["Content-Type"] = value.decode("latin-1")
     if head.get_content_maintype() != "multipart":
         return b""
-    boundary = head.get_boundary()
+    try:
+        boundary = head.get_boundary()
+    except (LookupError, ValueError, TypeError):  # RFC 2231 parameters that the library cannot read
+        raise Unreadable("its multipart boundary cannot be read") from None
     if not boundary:
         raise Unreadable("it is multipart and names no boundary")
     return b"--" + boundary.encode("latin-1", "replace") + b"--"
@@ -181,6 +184,6 @@ def _text(value: bytes) -> str:
 
 def _readable(value: str) -> str:
     """Encoded words decoded; left as they are where their encoding is broken."""
-    with contextlib.suppress(HeaderParseError, LookupError, ValueError):
+    with contextlib.suppress(HeaderParseError, CharsetError, LookupError, ValueError, TypeError):
         value = str(make_header(decode_header(value)))
     return value.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -98,7 +98,9 @@ class Intake(Staging):
             return CollisionRedelivered(item, number)
         if number is not None:
             return Redelivered(item, number, number == head, reference)
-        return Changed(item, head, head_digest, Handle(MINT, self.store, item, head, revisions))
+        return Changed(
+            item, head, head_digest, Handle(MINT, self.store, item, (head, revisions, head_digest))
+        )
 
     def stage(
         self, decision: str, reference: str, retain_until: int, tombstone_until: int, now: int
@@ -132,7 +134,7 @@ class Intake(Staging):
         checked(ARGUMENTS, arguments(locals()))
         with self.store.write() as db:
             found = self._find(self.item(key_kind, tenant, namespace, key, digest))
-            self._guard("deliver", db, SimpleNamespace(identity=found.item.identity))
+            self._guard("deliver", db, SimpleNamespace(identity=found.item.identity, digest=digest))
             if not isinstance(found, (FirstSeen, Changed)):
                 return Delivered(found.found, getattr(found, "revision", 0))
             decision = "first" if isinstance(found, FirstSeen) else changed_as
@@ -202,13 +204,14 @@ class Intake(Staging):
         return True
 
     def scrub(self) -> Scrub:
-        """Write the WAL back and empty it, so that nothing erased is left in it.
+        """Build the file anew without what was deleted, and empty the WAL.
 
-        `secure_delete` has overwritten it in the file itself. A consumer's own rows are the consumer's to
-        erase before. An open reader can prevent it; then `done` is False.
+        `secure_delete` overwrites a deleted row where it lies, but not the copies that SQLite leaves in
+        the free space of a page when it moves rows; so the file is packed (VACUUM). That takes the time
+        and the space of a copy. A consumer's own rows are the consumer's to erase before. An open reader
+        can keep the WAL from being emptied; then `done` is False. Raises Locked and NotWritten.
         """
-        [(busy, _, _)] = self.store.read("PRAGMA wal_checkpoint(TRUNCATE)")
-        return Scrub(not busy)
+        return Scrub(self.store.pack())
 
     def _erase(self, identities: list[str], of: str | None, values: dict, now: int) -> Erasure:
         with self.store.write() as db:

@@ -44,8 +44,18 @@ class Item:
     key: str
     digest: str
     identity: str
-    mint: object = field(default=None, compare=False, repr=False)
-    """Set by `Intake.item`: this item was checked. One made by hand is checked when it is staged."""
+    mint: int | None = field(default=None, compare=False, repr=False)
+    """The seal of an item that was checked. One made or changed by hand is checked when it is staged."""
+
+    def seal(self) -> int:
+        """A number that hangs on every field, and on this process."""
+        name = (self.key_kind, self.tenant, self.namespace, self.key, self.digest, self.identity)
+        return hash((id(MINT), *name))
+
+    def sealed(self) -> Item:
+        """The item as one that was checked."""
+        object.__setattr__(self, "mint", self.seal())
+        return self
 
 
 class Handle:
@@ -54,12 +64,20 @@ class Handle:
     It is used up by the attempt, also when the batch is rolled back later: classify again.
     """
 
-    __slots__ = ("head", "item", "revisions", "store", "used")
+    __slots__ = ("item", "on", "store", "used")
 
-    def __init__(self, mint: object, store: Store, item: Item, head: int, revisions: int) -> None:
+    def __init__(self, mint: object, store: Store, item: Item, on: tuple[int, int, str]) -> None:
         if mint is not MINT:
             raise TypeError("a handle comes from classify() alone")
-        self.store, self.item, self.head, self.revisions, self.used = store, item, head, revisions, False
+        for name, value in {"store": store, "item": item, "on": on, "used": False}.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise TypeError("a handle cannot be changed; classify again")
+
+    def use_up(self) -> None:
+        """From now on it is refused."""
+        object.__setattr__(self, "used", True)
 
     def __deepcopy__(self, memo: dict) -> Handle:
         return self

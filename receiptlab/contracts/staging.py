@@ -12,7 +12,6 @@ from typing import NamedTuple
 from receiptlab.contracts import outbox
 from receiptlab.contracts.items import (
     KEY_KINDS,
-    MINT,
     CollisionRedelivered,
     FirstSeen,
     Handle,
@@ -22,8 +21,8 @@ from receiptlab.contracts.items import (
     identity_of,
 )
 from receiptlab.contracts.shape import Contract, arguments
-from receiptlab.errors import Refused, WrongValue
-from receiptlab.values import checked, hex_digest, integer, one_of, sized, text
+from receiptlab.errors import Refused, WrongType, WrongValue
+from receiptlab.values import MAX_INTEGER, checked, hex_digest, integer, one_of, sized, text
 
 # A receipt has one row for its identity and one for each revision, collisions included. What is
 # compacted loses key and outcomes; what is erased keeps nothing but the identity and the time.
@@ -70,7 +69,8 @@ class Seen(NamedTuple):
     state: str | None = None
     head: int | None = None
     revisions: int | None = None
-    changed_at: int | None = None
+    head_digest: str | None = None
+    digest_known: int | None = None
 
 
 # The guards. Whoever is refused while staging rolls the whole batch back.
@@ -92,10 +92,11 @@ def not_found(call: SimpleNamespace, seen: Seen) -> None:
 
 
 def head_moved(call: SimpleNamespace, seen: Seen) -> None:
-    staged_since = not call.known and seen.state is not None
-    if staged_since or (
-        call.handle and (call.handle.head, call.handle.revisions) != (seen.head, seen.revisions)
-    ):
+    if call.handle is None:
+        moved = not call.known and seen.state is not None
+    else:
+        moved = seen.digest_known or call.handle.on != (seen.head, seen.revisions, seen.head_digest)
+    if moved:
         raise Refused("head-moved", "something was staged under this identity since; classify again")
 
 
@@ -108,7 +109,10 @@ GUARDS = {
     "erase_tenant": (),
 }
 
-SEEN = "SELECT state, head, revisions, changed_at FROM receipt WHERE identity = ?"
+_SEEN = """SELECT r.state, r.head, r.revisions, h.digest,
+        EXISTS (SELECT 1 FROM revision v WHERE v.identity = r.identity AND v.digest = ?)
+    FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
+    WHERE r.identity = ?"""
 _FIRST = """INSERT INTO receipt VALUES (:identity, 'live', :key_kind, :tenant, :namespace, :key,
     1, 1, 0, 1, 0, :retain_until, :tombstone_until, :now)"""
 _ROW = "INSERT INTO revision VALUES (:identity, :number, :disposition, :digest, :reference, :now)"
@@ -122,7 +126,8 @@ _SAW = "UPDATE receipt SET seen = seen + 1 WHERE identity = :identity"
 
 class Staging(Contract):
     """The staging calls. They take the connection that `with store.write()` gave, and write into its
-    transaction; there is no other way to write a receipt. A refusal inside it rolls all of it back.
+    transaction; there is no other way to write a receipt. A refusal that leaves the `with`
+    rolls all of it back; do not catch one inside it and go on.
     """
 
     ARGUMENTS = ARGUMENTS
@@ -133,7 +138,7 @@ class Staging(Contract):
         call = checked(ARGUMENTS, arguments(locals()))
         if key_kind == "content" and key != digest:
             raise WrongValue("key", "made from content must be the digest of the content")
-        return Item(*vars(call).values(), identity_of(key_kind, tenant, namespace, key), MINT)
+        return Item(*vars(call).values(), identity_of(key_kind, tenant, namespace, key)).sealed()
 
     def stage_first(
         self,
@@ -185,11 +190,15 @@ class Staging(Contract):
         """The checked arguments of a staging call, with the item's fields and what is known of it."""
         self._inside(db)
         shown = named.pop(what)
+        if what == "handle" and type(shown) is not Handle:
+            raise WrongType("handle", f"must be a handle from classify, not {type(shown).__name__}")
         if what == "handle" and shown.store is not self.store:
             raise Refused("other-store", "this handle is of another store; classify there")
         del named["db"]
         call = checked(ARGUMENTS, named)
-        if item.mint is not MINT:  # made by hand: it is checked, and gets the identity of its name
+        if named.get("tombstone_until", MAX_INTEGER) < named.get("retain_until", 0):
+            raise WrongValue("tombstone_until", "must not be before retain_until")
+        if item.mint != item.seal():  # made by hand: it is checked, and gets the identity of its name
             item = self.item(item.key_kind, item.tenant, item.namespace, item.key, item.digest)
         vars(call).update(vars(item))
         call.handle, call.known = (shown if what == "handle" else None), what != "first"
@@ -200,15 +209,18 @@ class Staging(Contract):
             raise Refused("no-transaction", "stage inside `with store.write()` of the store that classified")
 
     def _guard(self, name: str, db: Connection, call: SimpleNamespace) -> Seen:
-        seen = Seen(*(db.execute(SEEN, (call.identity,)).fetchone() or ()))
+        seen = Seen(*(db.execute(_SEEN, (call.digest, call.identity)).fetchone() or ()))
         for guard in self.guards[name]:
             guard(call, seen)
         self.store.reach("after_guards")
         return seen
 
     def _changed(self, db: Connection, call: SimpleNamespace, move: str, disposition: str) -> Staged:
-        call.number = self._guard("stage", db, call).revisions + 1
-        call.handle.used = True
+        seen = self._guard("stage", db, call)
+        call.handle.use_up()
+        call.number = seen.revisions + 1
+        if seen.state == "compacted" and disposition == "collision":
+            call.reference = None  # it is not made to live again, so nothing is recorded of it
         db.execute(move, vars(call))
         return self._revision(db, call, call.number, disposition)
 
