@@ -1,6 +1,6 @@
 """One SQLite file and the one way to write it. Standard library only.
 
-`Store.write()` is the one way to write, and the only BEGIN IMMEDIATE in the package.
+`Store.write()` is the one way to change a row, and the only BEGIN IMMEDIATE in the package.
 One writer at a time, one host: WAL needs shared memory and is no protocol between hosts
 (https://www.sqlite.org/wal.html).
 """

@@ -1,4 +1,8 @@
-"""The contracts. One module each, all in one shape; `owner` is the one to read first.
+"""The contracts, all in one shape; `owner` is the one to read first.
+
+`owner` and `retention` are a module each. `intake` has two helpers: `items` (names, findings, handles)
+and `staging` (its tables, guards, and the calls that write into the caller's transaction). `outbox` is
+shared. `shape` has the class that all build on; `registry` names them for case files.
 
 From top to bottom a contract module has
 
@@ -10,7 +14,7 @@ From top to bottom a contract module has
   call with it, or raises Refused;
 - `GUARDS`, for each call its guards in their order: the contract in one place;
 - its SQL, and one class on `shape.Contract`. Each public call that writes is one transaction: see,
-  guard, write.
+  guard, write. Only a call whose name begins with `stage_` writes into a transaction of the caller.
 
 A guard has the name of the reason that it refuses with (`not_found` for not-found). The guard that
 answers from what is saved is named `replay`. Where two calls need different guards of one name, the
