@@ -38,7 +38,15 @@ def experiments() -> list[Callable[[], Run]]:
     return [*(lambda case=case: play(case) for case in own_cases()), *SCENARIOS]
 
 
-DYING = (("retention", "execute"), ("retention", "close_and_collect"), ("intake", "deliver"))
+DYING = (
+    ("retention", "execute"),
+    ("retention", "close_and_collect"),
+    ("intake", "deliver"),
+    ("work", "deliver"),
+    ("work", "reserve"),
+    ("work", "complete"),
+    ("work", "sweep"),
+)
 """The calls during which a real process must have died, at each of their points."""
 
 

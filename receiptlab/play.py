@@ -97,7 +97,7 @@ def _blank(contract: type[Contract]) -> bytes:
 
 def _step(record: Recorder, stage: _Stage, call: Call) -> None:
     outcome = _outcome(stage, call)
-    counts = stage.observer.counts()
+    counts = stage.observer.counted()
     record.add(
         call.actor,
         call.call,

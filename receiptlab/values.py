@@ -58,6 +58,15 @@ def integer(name: str, value: object, low: int = 0, high: int = MAX_INTEGER) -> 
     return value
 
 
+def bounded(low: int, high: int) -> Callable[[str, object], int]:
+    """A rule: an integer from `low` to `high`, both included."""
+
+    def rule(name: str, value: object) -> int:
+        return integer(name, value, low, high)
+
+    return rule
+
+
 def countable(name: str, value: object) -> int:
     """An integer that can still be raised by one."""
     return integer(name, value, high=MAX_INTEGER - 1)

@@ -25,7 +25,7 @@ def path(tmp_path):
 
 def counts(path):
     with Store.open(path) as store:
-        return Retention(store).counts()
+        return Retention(store).counted()
 
 
 @pytest.mark.parametrize("point", points_of(Retention, "execute"))

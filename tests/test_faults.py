@@ -30,9 +30,9 @@ def test_a_crash_point_stops_there_and_is_unknown_to_the_caller(owner, point):
         owner.accept(**RESULT)
     assert reached[-1] == stopped.value.reason == point
     assert isinstance(stopped.value, Indefinite)
-    assert owner.counts() == ((1, 1, 1) if point == "after_commit" else (0, 0, 0))
+    assert owner.counted() == ((1, 1, 1) if point == "after_commit" else (0, 0, 0))
     assert owner.accept(**RESULT).outcome == ("replayed" if point == "after_commit" else "accepted")
-    assert owner.counts() == (1, 1, 1)
+    assert owner.counted() == (1, 1, 1)
 
 
 @pytest.mark.parametrize("table", ["receipt", "outbox"])
@@ -40,7 +40,7 @@ def test_a_failing_statement_leaves_the_file_as_it_was(owner, table):
     before = owner.look(**WORK)
     with failing(owner.store, "insert", table), pytest.raises(NotWritten, match="SQLITE_CONSTRAINT_TRIGGER"):
         owner.accept(**RESULT)
-    assert (owner.counts(), owner.look(**WORK)) == ((0, 0, 0), before)
+    assert (owner.counted(), owner.look(**WORK)) == ((0, 0, 0), before)
     assert owner.accept(**RESULT).outcome == "accepted"
 
 

@@ -153,7 +153,7 @@ def test_nothing_is_staged_outside_a_transaction(intake):
         intake.stage_first(intake.store.db, seen, "", **KEEP, now=1)
     with intake.store.again() as other, other.write() as db, pytest.raises(Refused, match="no-transaction"):
         intake.stage_first(db, seen, "", **KEEP, now=1)
-    assert intake.counts() == (0, 0, 0)
+    assert intake.counted() == (0, 0, 0)
 
 
 def test_a_batch_is_all_or_nothing_with_its_domain_and_outbox_rows(intake):
@@ -163,7 +163,7 @@ def test_a_batch_is_all_or_nothing_with_its_domain_and_outbox_rows(intake):
         db.execute("INSERT INTO letter VALUES (?)", (staged.identity,))
         outbox.stage(db, "letter", staged.identity, 100)
         1 / 0  # noqa: B018
-    assert intake.counts() == (0, 0, 0)
+    assert intake.counted() == (0, 0, 0)
     assert intake.store.read("SELECT count(*) FROM letter") == [(0,)]
     assert isinstance(intake.classify(**NAME, digest=A), FirstSeen)
 
@@ -237,7 +237,7 @@ def test_two_deliveries_classified_at_once_a_hundred_times_over(intake):
         for thread in threads:
             thread.join()
         assert sorted(ended) == ["head-moved", "landed"]
-        assert intake.counts() == (number + 1,) * 3
+        assert intake.counted() == (number + 1,) * 3
         assert isinstance(intake.classify(**name, digest=A), Redelivered)
 
 
@@ -298,7 +298,7 @@ def test_erasure_is_final_and_leaves_the_identity_and_the_time_alone(intake):
     again, handle = intake.classify(**NAME, digest=A), intake.classify(**NAME, digest=B).handle
     assert intake.erase_identity(**NAME, now=500).erased == 1
     assert intake.classify(**NAME, digest=A) == Erased(again.item, 500)
-    assert intake.counts() == (0, 0, 1)
+    assert intake.counted() == (0, 0, 1)
     kept = intake.store.read("SELECT * FROM receipt")
     assert kept == [(again.item.identity, "erased", *[None] * 5, 0, 0, 0, 0, None, None, 500)]
     for stage in (
@@ -330,7 +330,7 @@ def test_a_namespace_and_a_tenant_are_erased_and_no_other(intake):
     assert intake.store.read("SELECT tenant, namespace FROM receipt WHERE state <> 'erased'") == [
         ("acme", "hooks")
     ]
-    assert intake.counts()[2] == 3
+    assert intake.counted()[2] == 3
 
 
 def test_after_scrub_no_erased_byte_is_in_the_file_or_its_wal(intake):
@@ -397,7 +397,7 @@ def test_a_wrong_staging_argument_is_named_and_nothing_is_half_written(intake, w
         seen = intake.classify(**NAME, digest=A)
         intake.stage_first(db, seen, **{"reference": "", **KEEP, "now": 1} | wrong)
     assert refused.value.argument == next(iter(wrong))
-    assert intake.counts() == (0, 0, 0)
+    assert intake.counted() == (0, 0, 0)
 
 
 def test_an_item_made_by_hand_is_checked_and_gets_the_identity_of_its_name(intake):
@@ -457,7 +457,7 @@ def test_an_erasure_can_stand_beside_the_consumers_own(intake):
     with intake.store.write() as db:
         assert intake.stage_erasure(db, identity, 500)
         assert not intake.stage_erasure(db, identity, 600)
-    assert intake.counts() == (0, 0, 1)
+    assert intake.counted() == (0, 0, 1)
 
 
 @pytest.mark.parametrize("meanwhile", [B, C])

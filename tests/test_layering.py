@@ -94,7 +94,7 @@ def code_lines(path):
 
 
 def test_the_small_part_can_be_read_in_an_evening():
-    assert sum(len(code_lines(path)) for path in SMALL) <= 1_500
+    assert sum(len(code_lines(path)) for path in SMALL) <= 2_000
 
 
 def test_pandas_and_matplotlib_are_in_show_alone():
@@ -120,8 +120,12 @@ def test_there_is_one_begin_immediate():
 
 
 def test_no_clock_and_no_randomness():
-    """Time and identity are facts of the caller: nothing in the package reads a clock or draws a number."""
+    """Time and identity are facts of the caller: nothing in the package draws a number, and one module, for
+    the commands, reads a clock."""
     for path in FILES:
+        if path == PACKAGE / "consumers/clock.py":
+            assert {name for name in imports(path) if name != "__future__"} == {"time"}
+            continue
         assert not {"time", "datetime", "random", "uuid", "secrets"} & set(imports(path)), path.name
 
 

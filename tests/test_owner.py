@@ -69,7 +69,7 @@ def test_one_key_from_many_threads_has_one_effect(owner):
         thread.join()
     assert sorted(answer.outcome for answer in answers) == ["accepted"] + ["replayed"] * 15
     assert len({answer.to_bytes() for answer in answers}) == 1
-    assert owner.counts() == (1, 1, 1)
+    assert owner.counted() == (1, 1, 1)
 
 
 def test_a_refusal_tells_reason_fields_and_what_to_do(owner):
@@ -116,11 +116,11 @@ def test_no_argument_makes_the_owner_fail_in_another_way(owner, name, value):
     """Only ValueError, TypeError or Refused comes out of a wrong argument, and nothing is written."""
     if value == RESULT[name] and type(value) is type(RESULT[name]):
         return
-    before = owner.counts(), owner.look(**WORK)
+    before = owner.counted(), owner.look(**WORK)
     try:
         receipt = owner.accept(**RESULT | {name: value})
     except (WrongArgument, Refused):
-        assert (owner.counts(), owner.look(**WORK)) == before
+        assert (owner.counted(), owner.look(**WORK)) == before
     else:  # another key or time is a good call; it may be accepted once
         assert name in ("key", "now")
         assert receipt.outcome in ("accepted", "replayed")

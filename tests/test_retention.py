@@ -52,7 +52,7 @@ def test_a_payload_of_exactly_one_mebibyte_passes_and_one_byte_more_is_refused(r
     for payload in ("x" * (MAX_BODY + 1), "ü" * (MAX_BODY // 2 + 1), "x" * 10_485_760):
         with pytest.raises(WrongArgument, match=r"^payload must have at most 1048576 bytes"):
             retention.execute(**CALL | {"operation": "op-2", "payload": payload})
-    assert retention.counts() == (1, 1, 0)
+    assert retention.counted() == (1, 1, 0)
 
 
 def test_the_digest_is_that_of_the_exact_bytes(retention):
@@ -68,7 +68,7 @@ def test_closing_says_how_many_went_and_touches_no_other_namespace(retention):
             key = {"namespace": namespace, "epoch": number // 10, "operation": f"op-{number}"}
             retention.execute(**key, payload="p", now=100)
     assert retention.close_and_collect("shop", through=1, now=200).collected == 20
-    assert retention.counts() == (60, 40, 0)
+    assert retention.counted() == (60, 40, 0)
     assert retention.store.read(
         "SELECT namespace, count(*) FROM receipt GROUP BY namespace ORDER BY namespace"
     ) == [
@@ -105,7 +105,7 @@ def test_execute_against_close_from_many_threads_leaves_nothing_between(retentio
             effects = retention.effects if executed.result() and closed.result() else None
             happened = len(effects(**KEY | {"epoch": epoch}).digests)
             assert happened == (0 if executed.result() == "closed" else 1)
-            assert retention.counts()[1] == 0
+            assert retention.counted()[1] == 0
 
 
 ANYTHING = st.one_of(
@@ -117,11 +117,11 @@ ANYTHING = st.one_of(
 @given(name=st.sampled_from(sorted(CALL)), value=ANYTHING)
 def test_no_argument_makes_it_fail_in_another_way(retention, name, value):
     """Only a named argument or a refusal comes out, and then nothing is written."""
-    before = retention.counts()
+    before = retention.counted()
     try:
         retention.execute(**CALL | {name: value})
     except (WrongArgument, Refused):
-        assert retention.counts() == before
+        assert retention.counted() == before
     else:
         assert type(value) is type(CALL[name])
 

@@ -45,6 +45,6 @@ def test_a_scenario_gives_the_same_run_each_time(scenario):
 
 def test_a_fault_of_a_scenario_that_never_strikes_is_not_as_expected():
     lab = Lab("fault", "a fault that strikes nothing", "O-1", Owner)
-    step = lab.step("operator", "counts", None, lab.observer.counts, fault="no_such_point")
+    step = lab.step("operator", "counts", None, lab.observer.counted, fault="no_such_point")
     lab.run()
     assert step.wrong == ("fault no_such_point: it never struck",)

@@ -1,8 +1,10 @@
 """The contracts, all in one shape; `owner` is the one to read first.
 
 `owner` and `retention` are a module each. `intake` has two helpers: `items` (names, findings, handles)
-and `staging` (its tables, guards, and the calls that write into the caller's transaction). `outbox` is
-shared. `shape` has the class that all build on; `registry` names them for case files.
+and `staging` (its tables, guards, and the calls that write into the caller's transaction). `work` stands
+on `intake`, and has three: `lease`, `claims` (its tables, records and guards) and `reserving` (what is done
+under a lease). `outbox` is shared. `shape` has the class that all build on; `registry` names them for case
+files.
 
 From top to bottom a contract module has
 
@@ -18,5 +20,7 @@ From top to bottom a contract module has
 
 A guard has the name of the reason that it refuses with (`not_found` for not-found). The guard that
 answers from what is saved is named `replay`. Where two calls need different guards of one name, the
-call's name stands in front (`claim_state`, `accept_state`). The ablation relies on these names.
+call's name stands in front (`claim_state`, `accept_state`). Where several guards refuse with one reason,
+what each looks at stands behind it (`claim_lost_fence`), and the refusal has it among its fields. The
+ablation relies on these names.
 """

@@ -131,17 +131,26 @@ class Intake(Staging):
     ) -> Delivered:
         """Classify and stage in one transaction: what is new or changed, with one outbox row; what was
         delivered before changes nothing. Refused: erased."""
-        checked(ARGUMENTS, arguments(locals()))
+        call = checked(ARGUMENTS, arguments(locals()))
         with self.store.write() as db:
-            found = self._find(self.item(key_kind, tenant, namespace, key, digest))
-            self._guard("deliver", db, SimpleNamespace(identity=found.item.identity, digest=digest))
-            if not isinstance(found, (FirstSeen, Changed)):
-                return Delivered(found.found, getattr(found, "revision", 0))
-            decision = "first" if isinstance(found, FirstSeen) else changed_as
-            staged = self._stage(db, found, decision, reference, (retain_until, tombstone_until), now)
-            outbox.stage(db, "delivery", staged.identity, now)
-            self.store.reach("after_outbox")
-            return Delivered(found.found, staged.revision)
+            found, staged = self.stage_delivery(db, **vars(call))
+        return Delivered(found.found, staged.revision if staged else getattr(found, "revision", 0))
+
+    def stage_delivery(self, db: Connection, **delivery: object) -> tuple[Found, Staged | None]:
+        """What `deliver` does, with its arguments, inside the caller's transaction. Gives what was found,
+        and what was staged, if anything was. Refused: no-transaction, erased."""
+        self._inside(db)
+        call = checked(ARGUMENTS, delivery)
+        found = self._find(self.item(call.key_kind, call.tenant, call.namespace, call.key, call.digest))
+        self._guard("deliver", db, SimpleNamespace(identity=found.item.identity, digest=call.digest))
+        if not isinstance(found, (FirstSeen, Changed)):
+            return found, None
+        decision = "first" if isinstance(found, FirstSeen) else call.changed_as
+        horizons = (call.retain_until, call.tombstone_until)
+        staged = self._stage(db, found, decision, call.reference, horizons, call.now)
+        outbox.stage(db, "delivery", staged.identity, call.now)
+        self.store.reach("after_outbox")
+        return found, staged
 
     def _stage(
         self,
@@ -167,14 +176,20 @@ class Intake(Staging):
         at most `limit` of each, in one transaction. What is erased is never removed."""
         call = checked(ARGUMENTS, arguments(locals()))
         with self.store.write() as db:
-            over = [identity for (identity,) in db.execute(_OVER, vars(call)).fetchall()]
-            due = [identity for (identity,) in db.execute(_DUE, vars(call)).fetchall()]
-            for identity in over:
-                db.execute(_UNREVISE, (identity,))
-                db.execute(_REMOVE, (identity,))
-            for identity in due:
-                db.execute(_COMPACT, (now, identity))
-                db.execute(_FORGET, (identity,))
+            return self.stage_sweep(db, **vars(call))
+
+    def stage_sweep(self, db: Connection, limit: int, now: int) -> Swept:
+        """What `sweep` does, inside the caller's transaction. Refused: no-transaction."""
+        self._inside(db)
+        call = checked(ARGUMENTS, {"limit": limit, "now": now})
+        over = [identity for (identity,) in db.execute(_OVER, vars(call)).fetchall()]
+        due = [identity for (identity,) in db.execute(_DUE, vars(call)).fetchall()]
+        for identity in over:
+            db.execute(_UNREVISE, (identity,))
+            db.execute(_REMOVE, (identity,))
+        for identity in due:
+            db.execute(_COMPACT, (now, identity))
+            db.execute(_FORGET, (identity,))
         return Swept(len(due), len(over))
 
     def erase_identity(self, key_kind: str, tenant: str, namespace: str, key: str, now: int) -> Erasure:

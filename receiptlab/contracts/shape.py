@@ -7,6 +7,7 @@ from sqlite3 import Connection
 from types import SimpleNamespace
 from typing import ClassVar
 
+from receiptlab.errors import Refused
 from receiptlab.store import Store
 from receiptlab.values import checked
 
@@ -64,7 +65,7 @@ class Contract:
         """Every call by its name."""
         return (*cls.GUARDS, *cls.READS)
 
-    def counts(self) -> tuple[int, ...]:
+    def counted(self) -> tuple[int, ...]:
         """The counts as the file has them now, all at one moment."""
         return self.store.read("SELECT " + ", ".join(f"({sql})" for sql in self.COUNTS.values()))[0]
 
@@ -90,3 +91,7 @@ class Contract:
                 if saved is not None:
                     return saved
             return write(db, call, seen)
+
+    def _inside(self, db: Connection) -> None:
+        if not (db is self.store.db and db.in_transaction):
+            raise Refused("no-transaction", "stage inside `with store.write()` of this contract's store")

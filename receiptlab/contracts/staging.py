@@ -204,10 +204,6 @@ class Staging(Contract):
         call.handle, call.known = (shown if what == "handle" else None), what != "first"
         return call
 
-    def _inside(self, db: Connection) -> None:
-        if not (db is self.store.db and db.in_transaction):
-            raise Refused("no-transaction", "stage inside `with store.write()` of the store that classified")
-
     def _guard(self, name: str, db: Connection, call: SimpleNamespace) -> Seen:
         seen = Seen(*(db.execute(_SEEN, (call.digest, call.identity)).fetchone() or ()))
         for guard in self.guards[name]:

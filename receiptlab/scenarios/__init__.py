@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from receiptlab.record import Run
-from receiptlab.scenarios import at_once, fixture, going_wrong, intake, retention
+from receiptlab.scenarios import at_once, crash_points, fixture, going_wrong, intake, outside, retention, work
 
 SCENARIOS: tuple[Callable[[], Run], ...] = (
     *fixture.SCENARIOS,
@@ -13,4 +13,7 @@ SCENARIOS: tuple[Callable[[], Run], ...] = (
     *going_wrong.SCENARIOS,
     *retention.SCENARIOS,
     *intake.SCENARIOS,
+    *work.SCENARIOS,
+    *outside.SCENARIOS,
+    *crash_points.SCENARIOS,
 )

@@ -9,7 +9,7 @@ from receiptlab.contracts import outbox
 from receiptlab.contracts.intake import Intake
 from receiptlab.contracts.items import identity_of
 from receiptlab.errors import InjectedFault
-from receiptlab.hazards.children import Child, environment
+from receiptlab.hazards.children import environment
 from receiptlab.hazards.faults import points_of
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.record import Run
@@ -59,20 +59,7 @@ def crash_during_the_batch() -> Run:
 
 
 def _die(lab: Lab, point: str, now: int, counts: list[int]) -> None:
-    lab.close()
-    with Child(Intake, lab.path, "deliver", DELIVERY | {"now": now}, die_at=point) as child:
-        code = child.expect("READY").go().expect("CALLING").died()
-    lab.open()
-    expect = {"outcome": "unknown", "reason": point, "counts": counts}
-    lab.note(
-        "consumer",
-        "deliver",
-        now,
-        Outcome("unknown", point),
-        fault=point,
-        expect=expect,
-        note=f"exit code {code}",
-    )
+    lab.die("consumer", "deliver", DELIVERY | {"now": now}, point, counts)
 
 
 def _again(lab: Lab, now: int, outcome: str, found: str, counts: list[int]) -> None:

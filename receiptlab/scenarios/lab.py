@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from receiptlab.contracts.shape import Contract
+from receiptlab.hazards.children import Child
 from receiptlab.hazards.faults import fault as injected
 from receiptlab.outcomes import Outcome, attempt, mismatches
 from receiptlab.record import Lease, Recorder, Run, Step
@@ -55,7 +56,7 @@ class Lab:
 
     def note(self, actor: str, call: str, now: int | None, outcome: Outcome, **facts: object) -> Step:
         """Record an outcome that was come by in another way, with what the file holds after it."""
-        counts = self.observer.counts()
+        counts = self.observer.counted()
         return self.record.add(
             actor,
             call,
@@ -69,6 +70,16 @@ class Lab:
             wrong=mismatches(facts.get("expect"), facts.get("fault", ""), outcome, counts),
             **facts,
         )
+
+    def die(self, actor: str, call: str, args: dict, point: str, counts: list[int]) -> Step:
+        """A process makes the call, alone on the file, and ends at the point; the file is opened anew."""
+        self.close()
+        with Child(self.contract, self.path, call, args, die_at=point) as child:
+            code = child.expect("READY").go().expect("CALLING").died()
+        self.open()
+        expect = {"outcome": "unknown", "reason": point, "counts": counts}
+        told = {"fault": point, "expect": expect, "note": f"exit code {code}"}
+        return self.note(actor, call, args["now"], Outcome("unknown", point), **told)
 
     def run(self) -> Run:
         """The steps so far as a Run; the fixture is closed and gone."""

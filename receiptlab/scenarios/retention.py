@@ -19,25 +19,13 @@ PAYLOAD = {"payload": "pay 5"}
 CLOSE = {"namespace": "shop", "through": 1}
 
 
-def _die(lab: Lab, call: str, args: dict, point: str, counts: list[int]) -> None:
-    """A process makes the call, alone on the file, and ends at the point; then the file is opened anew."""
-    lab.close()
-    with Child(Retention, lab.path, call, args, die_at=point) as child:
-        child.expect("READY").go().expect("CALLING")
-        code = child.died()
-    lab.open()
-    expect = {"outcome": "unknown", "reason": point, "counts": counts}
-    note = f"exit code {code}"
-    lab.note("child", call, args["now"], Outcome("unknown", point), fault=point, expect=expect, note=note)
-
-
 def execute_dies_at_every_point() -> Run:
     """A process ends at each point of an execution; the retry has one effect, or finds it (R-4)."""
     lab = Lab("execute-dies-at-every-point", "a process dies while it executes", "R-4", Retention)
     for number, point in enumerate(points_of(Retention, "execute")):
         done = point == "after_commit"
         args = KEY | PAYLOAD | {"operation": f"op-{number + 1}", "now": 100 + 10 * number}
-        _die(lab, "execute", args, point, [number + done, number + done, 0])
+        lab.die("child", "execute", args, point, [number + done, number + done, 0])
         again = {"outcome": "replayed" if done else "accepted", "counts": [number + 1, number + 1, 0]}
         retry = args | {"now": args["now"] + 5}
         lab.step("parent", "execute", retry["now"], lab.observer.execute, **retry, expect=again)
@@ -50,7 +38,7 @@ def closure_dies_at_every_point() -> Run:
     lab.step("parent", "execute", 100, lab.observer.execute, **KEY, **PAYLOAD, now=100)
     for number, point in enumerate(points_of(Retention, "close_and_collect")):
         done = point == "after_commit"
-        _die(lab, "close_and_collect", CLOSE | {"now": 110 + number}, point, [1, 0 if done else 1, 0])
+        lab.die("child", "close_and_collect", CLOSE | {"now": 110 + number}, point, [1, 0 if done else 1, 0])
     replayed = {"outcome": "replayed", "answer": {"closed_through": 1, "collected": 0}}
     lab.step(
         "parent", "close_and_collect", 120, lab.observer.close_and_collect, **CLOSE, now=120, expect=replayed

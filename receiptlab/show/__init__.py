@@ -5,5 +5,6 @@ from receiptlab.show.prices import prices
 from receiptlab.show.style import Picture
 from receiptlab.show.tables import Table, plain, summary, table
 from receiptlab.show.timeline import timeline
+from receiptlab.show.waits import waits
 
-__all__ = ["Picture", "Table", "matrix", "plain", "prices", "summary", "table", "timeline"]
+__all__ = ["Picture", "Table", "matrix", "plain", "prices", "summary", "table", "timeline", "waits"]

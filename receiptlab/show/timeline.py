@@ -93,12 +93,13 @@ def _draw_row(axes, run: Run, steps: tuple[Step, ...], lanes: list[str]) -> None
     names = ", ".join(run.count_names)
     if names:
         axes.annotate(
-            f"({names})",
-            (0, len(lanes) - 0.72),
+            textwrap.fill(f"({names})", 26),
+            (0, len(lanes) - 0.78),
             (-0.12, 0),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
             ha="right",
+            va="top",
             fontsize=6.8,
             color=GREY,
         )

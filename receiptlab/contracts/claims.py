@@ -1,0 +1,259 @@
+"""Claims on work: the tables, the records, the guards, and when a failed item is tried again.
+
+The part of the work contract that writes nothing. `work` is the whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import ClassVar, NamedTuple
+
+from receiptlab.contracts import lease, staging
+from receiptlab.errors import Refused, WrongType
+from receiptlab.store import Store
+from receiptlab.values import bounded, hex_digest, sized, text
+
+# A row of `work` is one receipt revision for one processor revision. `due` is when it can be taken: of a
+# pending row since when it waits, of a failed one when it is to be tried again, of a claimed one when
+# the claim ends. Finished rows have none. `attempt` is the history; its last row is the open one.
+# The effects have no uniqueness, so that a second effect can be seen.
+SCHEMA = (
+    *staging.SCHEMA,
+    *lease.SCHEMA,
+    """CREATE TABLE work (
+        id INTEGER NOT NULL PRIMARY KEY,
+        identity TEXT NOT NULL REFERENCES receipt (identity) ON DELETE CASCADE, revision INTEGER NOT NULL,
+        namespace TEXT NOT NULL, processor TEXT NOT NULL, processor_revision TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('pending', 'claimed', 'failed', 'done', 'dead')),
+        due INTEGER NULL, fence INTEGER NOT NULL, attempts INTEGER NOT NULL, entries INTEGER NOT NULL,
+        holder TEXT NULL, reference TEXT NULL, changed_at INTEGER NOT NULL,
+        UNIQUE (identity, revision, processor, processor_revision),
+        CHECK ((due IS NULL) = (state IN ('done', 'dead')))) STRICT""",
+    """CREATE TABLE attempt (
+        work INTEGER NOT NULL REFERENCES work (id) ON DELETE CASCADE, number INTEGER NOT NULL,
+        fence INTEGER NOT NULL, worker TEXT NULL, started_at INTEGER NOT NULL, ended_at INTEGER NULL,
+        result TEXT NOT NULL CHECK (result IN ('open', 'done', 'failed', 'expired', 'requeued')),
+        error TEXT NULL, detail TEXT NULL, PRIMARY KEY (work, number)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE effect (
+        id INTEGER NOT NULL PRIMARY KEY, identity TEXT NOT NULL, revision INTEGER NOT NULL,
+        processor TEXT NOT NULL, processor_revision TEXT NOT NULL,
+        reference TEXT NOT NULL, effected_at INTEGER NOT NULL) STRICT""",
+    "CREATE INDEX work_by_due ON work (namespace, processor, due, id) WHERE due IS NOT NULL",
+    "CREATE INDEX work_by_state ON work (state, due, id)",
+    """CREATE TRIGGER work_compacted AFTER UPDATE OF state ON receipt WHEN NEW.state <> 'live'
+        BEGIN DELETE FROM work WHERE identity = NEW.identity; END""",
+    """CREATE TRIGGER work_erased AFTER UPDATE OF state ON receipt WHEN NEW.state = 'erased'
+        BEGIN DELETE FROM effect WHERE identity = NEW.identity; END""",
+)
+
+LATEST = 2**62
+"""The largest `now`, in milliseconds."""
+
+LONGEST = 2**61
+"""The longest claim and the longest backoff, in milliseconds."""
+
+ARGUMENTS = staging.ARGUMENTS | {
+    "now": bounded(0, LATEST),
+    "identity": hex_digest,
+    "revision": bounded(1, LATEST),
+    "processor": text,
+    "processor_revision": text,
+    "worker": text,
+    "token": bounded(1, LATEST),
+    "limit": bounded(1, 10_000),
+    "hold_for": bounded(1, LONGEST),
+    "max_attempts": bounded(1, 1_000_000),
+    "base": bounded(0, LONGEST),
+    "cap": bounded(0, LONGEST),
+    "work": bounded(1, LATEST),
+    "fence": bounded(1, LATEST),
+    "after": bounded(0, LATEST),
+    "error": text,
+    "detail": sized(0, 2_048),
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to finish one item: the row and its fence, until the claim ends. It counts in its store."""
+
+    work: int
+    identity: str
+    revision: int
+    processor: str
+    processor_revision: str
+    attempt: int
+    fence: int
+    until: int
+    store: Store = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """What was taken, oldest first, and the rows that were found spent and are dead now."""
+
+    claims: tuple[Claim, ...]
+    buried: tuple[int, ...]
+    outcome: ClassVar[str] = "accepted"
+
+    def facts(self) -> dict[str, object]:
+        """The claims as plain lists."""
+        named = {"works": "work", "fences": "fence", "attempts": "attempt"}
+        told = {name: [getattr(claim, each) for claim in self.claims] for name, each in named.items()}
+        return told | {"buried": list(self.buried)}
+
+
+@dataclass(frozen=True)
+class Look:
+    """A row of work as it stands, and how its attempts ended."""
+
+    work: int
+    identity: str
+    revision: int
+    processor: str
+    processor_revision: str
+    state: str
+    due: int | None
+    fence: int
+    attempts: int
+    holder: str | None
+    reference: str | None
+    history: tuple[str, ...]
+    outcome: ClassVar[str] = "read"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The state of a row after a call, and when it is due, if it is."""
+
+    work: int
+    state: str
+    due: int | None = None
+    outcome: ClassVar[str] = "accepted"
+
+
+@dataclass(frozen=True)
+class StagedWork:
+    """What a delivery was found to be, its revision, and how many rows of work were staged for it."""
+
+    found: str
+    revision: int
+    staged: int
+    outcome: ClassVar[str] = "accepted"
+
+
+@dataclass(frozen=True)
+class Page:
+    """Dead rows in the order of their ids. `more` says whether others come after the last one."""
+
+    dead: tuple[Look, ...]
+    more: bool
+    outcome: ClassVar[str] = "read"
+
+    def facts(self) -> dict[str, object]:
+        """The ids, and the history of each in one text."""
+        histories = [", ".join(each.history) for each in self.dead]
+        return {"works": [each.work for each in self.dead], "histories": histories, "more": self.more}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many rows there are, by processor and state."""
+
+    rows: tuple[tuple[str, str, int], ...]
+    outcome: ClassVar[str] = "read"
+
+    def facts(self) -> dict[str, object]:
+        """One entry for each processor and state."""
+        return {f"{processor} {state}": count for processor, state, count in self.rows}
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What one chunk of a sweep did: how many claims had ended, how many rows are dead now, how many
+    receipts were compacted, how many tombstones went; and whether there may be more."""
+
+    expired: int
+    buried: int
+    compacted: int
+    removed: int
+    more: bool
+    outcome: ClassVar[str] = "accepted"
+
+
+class Row(NamedTuple):
+    """A row of work as the transaction has read it; empty where there is none."""
+
+    work: int | None = None
+    identity: str | None = None
+    revision: int | None = None
+    processor: str | None = None
+    processor_revision: str | None = None
+    state: str | None = None
+    due: int | None = None
+    fence: int | None = None
+    attempts: int = 0
+    entries: int = 0
+
+
+def claim_lost_fence(call: SimpleNamespace, seen: Row) -> None:
+    if seen.fence != call.fence:
+        raise Refused("claim-lost", "the item was given to another worker, or is gone", ("fence",))
+
+
+def claim_lost_state(call: SimpleNamespace, seen: Row) -> None:
+    if seen.state != "claimed":
+        raise Refused("claim-lost", f"the item is {seen.state}; nobody has claimed it now", ("state",))
+
+
+def claim_lost_expiry(call: SimpleNamespace, seen: Row) -> None:
+    if seen.due is not None and seen.due <= call.now:
+        raise Refused("claim-lost", "this claim has ended; the item goes to whoever asks next", ("expiry",))
+
+
+def not_found(call: SimpleNamespace, seen: Row) -> None:
+    if seen.work is None:
+        raise Refused("not-found", "there is no such work; it may have been compacted or erased")
+
+
+def not_dead(call: SimpleNamespace, seen: Row) -> None:
+    if seen.work is not None and seen.state != "dead":
+        raise Refused("not-dead", f"only a dead row can be requeued, this one is {seen.state}")
+
+
+CLAIM = (claim_lost_fence, claim_lost_state, claim_lost_expiry)
+GUARDS = {
+    "deliver": (),
+    "acquire": (lease.busy,),
+    "acquire_sweep": (lease.busy,),
+    "reserve": (lease.lease_lost,),
+    "next": (),
+    "renew": CLAIM,
+    "complete": CLAIM,
+    "fail": CLAIM,
+    "requeue": (not_found, not_dead),
+    "sweep": (lease.lease_lost,),
+}
+
+
+def spent(row: Row, max_attempts: int) -> bool:
+    """Has it been tried as often as it may be? One that was requeued is pending, and gets one more."""
+    return row.state != "pending" and row.attempts >= max_attempts
+
+
+def backoff(identity: str, attempt: int, base: int, cap: int) -> int:
+    """Milliseconds until the next attempt: `base` doubled for each attempt made, at most `cap`, of which
+    the upper half is jitter. The jitter hangs on the item and the attempt alone: the same every run."""
+    wait = min(cap, base << min(attempt - 1, 62))
+    drawn = int(hashlib.sha256(f"{identity} {attempt}".encode()).hexdigest()[:15], 16)
+    return wait - wait // 2 + drawn % (wait // 2 + 1)
+
+
+def own(claim: Claim, store: Store) -> None:
+    """Raises WrongType for what is no claim, and Refused (other-store) for a claim of another store."""
+    if type(claim) is not Claim:
+        raise WrongType("claim", f"must be a claim from reserve or next, not {type(claim).__name__}")
+    if claim.store is not store:
+        raise Refused("other-store", "this claim is of another store; finish it there")

@@ -1,0 +1,232 @@
+"""The nine crash points of intake and work (C-1 to C-9): a real process ends there, and the file is
+opened anew. The steps after the death are the recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from receiptlab.contracts.work import Work
+from receiptlab.hazards.children import Child
+from receiptlab.hazards.faults import points_of
+from receiptlab.outcomes import Outcome
+from receiptlab.record import Run, Step
+from receiptlab.scenarios.lab import Lab
+from receiptlab.values import sha256
+
+ITEM = {"tenant": "acme", "namespace": "mail", "key": "message-1", "digest": sha256("content A")}
+WHO = {"processor": "index", "processor_revision": "1"}
+DELIVERY = ITEM | WHO | {"retain_until": 100_000, "tombstone_until": 200_000}
+QUEUE = {"namespace": "mail", "processor": "index"}
+NEXT = QUEUE | {"limit": 1, "hold_for": 1_000, "max_attempts": 3}
+CLAIM = {"work": 1, "fence": 1}
+
+
+def _lab(name: str, title: str, clauses: str) -> Lab:
+    return Lab(name, title, clauses, Work)
+
+
+def deliver(lab: Lab, now: int, found: str, counts: list[int], key: str = "message-1") -> Step:
+    """The consumer delivers the item."""
+    expect = {"outcome": "accepted", "answer": {"found": found}, "counts": counts}
+    call = DELIVERY | {"key": key, "now": now}
+    return lab.step("consumer", "deliver", now, lab.observer.deliver, **call, expect=expect)
+
+
+def take(lab: Lab, worker: str, now: int, answer: dict, **other: object) -> Step:
+    """A worker reserves the oldest item that is due."""
+    call = NEXT | {"worker": worker, "now": now} | other
+    return lab.step(
+        worker, "next", now, lab.observer.next, **call, expect={"outcome": "accepted", "answer": answer}
+    )
+
+
+def complete(lab: Lab, worker: str, now: int, fence: int, expect: dict, work: int = 1) -> Step:
+    """A worker completes the item, with one effect and one message."""
+    call = {"work": work, "fence": fence, "reference": f"result of {worker}", "now": now}
+    return lab.step(worker, "complete", now, lab.observer.complete, **call, expect=expect)
+
+
+def look(lab: Lab, work: int = 1, **answer: object) -> Step:
+    """The auditor looks at the row."""
+    expect = {"outcome": "read", "answer": answer}
+    return lab.step("auditor", "look", None, lab.observer.look, work, expect=expect)
+
+
+DONE = {"outcome": "accepted", "answer": {"state": "done"}}
+LOST = {"outcome": "refused", "reason": "claim-lost"}
+
+
+def before_the_intake_batch() -> Run:
+    """A consumer dies after it classified, before its batch (C-1)."""
+    lab = _lab("before-the-intake-batch", "after classify, before the intake batch", "C-1")
+    lab.die("consumer", "deliver", DELIVERY | {"now": 100}, "after_guards", [0, 0, 0, 0, 0, 0])
+    deliver(lab, 110, "first-seen", [1, 0, 0, 0, 0, 1])
+    return lab.run()
+
+
+def source_not_told() -> Run:
+    """A consumer dies after its batch, before it tells the source (C-2)."""
+    lab = _lab("source-not-told", "intake batch committed, source not acknowledged", "C-2")
+    lab.die("consumer", "deliver", DELIVERY | {"now": 100}, "after_commit", [1, 0, 0, 0, 0, 1])
+    deliver(lab, 110, "redelivered", [1, 0, 0, 0, 0, 1])
+    return lab.run()
+
+
+def during_the_intake_batch() -> Run:
+    """A consumer dies at each point inside its batch (C-3)."""
+    lab = _lab("during-the-intake-batch", "during the intake batch", "C-3")
+    for number, point in enumerate(points_of(Work, "deliver")[1:-1]):
+        lab.die("consumer", "deliver", DELIVERY | {"now": 100 + number}, point, [0, 0, 0, 0, 0, 0])
+    deliver(lab, 110, "first-seen", [1, 0, 0, 0, 0, 1])
+    return lab.run()
+
+
+def after_a_reservation() -> Run:
+    """A worker dies at each point of a reservation, at last with the item in its hands (C-4)."""
+    lab = _lab("after-a-reservation", "after reserve, before the work ends", "C-4")
+    deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
+    for number, point in enumerate(points_of(Work, "reserve"), 1):
+        now = 10_000 * number
+        worker = {"worker": "worker-a", "now": now}
+        given = {"outcome": "accepted", "answer": {"token": number}}
+        lab.step("worker-a", "acquire", now, lab.observer.acquire, **QUEUE, **worker, expect=given)
+        call = NEXT | worker | {"token": number, "now": now + 10}
+        lab.die("worker-a", "reserve", call, point, [1, 0, 0, int(point == "after_commit"), 0, 1])
+    take(lab, "worker-b", 80_000, {"works": [1], "fences": [2], "attempts": [2]})
+    complete(lab, "worker-b", 80_100, 2, DONE)
+    look(lab, state="done", attempts=2, history=["expired", "done"])
+    return lab.run()
+
+
+def work_done_and_not_sent() -> Run:
+    """A worker has done the work and is killed before it sends the completing batch (C-5)."""
+    lab = _lab("work-done-and-not-sent", "work done, completing batch not sent", "C-5")
+    deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
+    take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
+    lab.close()
+    call = CLAIM | {"reference": "result of worker-a", "now": 200}
+    with Child(Work, lab.path, "complete", call) as child:
+        child.expect("READY").kill()
+    lab.open()
+    told = {"fault": "killed", "note": "killed before the call", "expect": {"outcome": "unknown"}}
+    lab.note("worker-a", "complete", 200, Outcome("unknown", "killed"), **told)
+    take(lab, "worker-b", 1_100, {"works": [1], "fences": [2], "attempts": [2]})
+    complete(lab, "worker-b", 1_200, 2, DONE | {"counts": [0, 1, 0, 2, 1, 2]})
+    look(lab, state="done", history=["expired", "done"])
+    return lab.run()
+
+
+def during_the_completing_batch() -> Run:
+    """A worker dies at each point of its completing batch; the row says whether it committed (C-6)."""
+    lab = _lab("during-the-completing-batch", "during the completing batch", "C-6")
+    deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
+    take(lab, "worker-a", 100, {"works": [1], "fences": [1]}, hold_for=10_000)
+    for number, point in enumerate(points_of(Work, "complete")):
+        done = point == "after_commit"
+        call = CLAIM | {"reference": "result of worker-a", "now": 200 + number}
+        lab.die("worker-a", "complete", call, point, [0, 1, 0, 1, 1, 2] if done else [1, 0, 0, 1, 0, 1])
+        look(lab, state="done" if done else "claimed", history=["done" if done else "open"])
+    complete(lab, "worker-a", 300, 1, LOST | {"counts": [0, 1, 0, 1, 1, 2]})
+    return lab.run()
+
+
+def completed_and_not_drained() -> Run:
+    """A worker dies after its completing batch; the message is owed, the item is not taken again (C-7)."""
+    lab = _lab("completed-and-not-drained", "completing batch committed, outbox not drained", "C-7")
+    deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
+    take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
+    call = CLAIM | {"reference": "result of worker-a", "now": 200}
+    lab.die("worker-a", "complete", call, "after_commit", [0, 1, 0, 1, 1, 2])
+    owed = lab.store.read("SELECT id, topic FROM outbox ORDER BY id")
+    told = {"owed": [f"{number} {topic}" for number, topic in owed]}
+    expect = {"outcome": "read", "answer": {"owed": ["1 delivery", "2 done"]}}
+    lab.note("dispatcher", "read the outbox", None, Outcome("read", answer=told), expect=expect)
+    deliver(lab, 300, "redelivered", [0, 1, 0, 1, 1, 2])
+    take(lab, "worker-b", 5_000, {"works": []})
+    look(lab, state="done", reference="result of worker-a")
+    return lab.run()
+
+
+def zombie() -> Run:
+    """A worker hangs before its completing batch, is taken for dead, and goes on (C-8)."""
+    lab = _lab("zombie", "a zombie commits after its claim was reclaimed", "C-8")
+    deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
+    take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
+    call = CLAIM | {"reference": "result of worker-a", "now": 200}
+    with Child(Work, lab.path, "complete", call) as child:
+        child.expect("READY")
+        take(lab, "worker-b", 1_100, {"works": [1], "fences": [2], "attempts": [2]})
+        told = child.go().expect("CALLING").outcome()
+    outcome = Outcome(told["word"], told["reason"], tuple(told["fields"]))
+    lost = LOST | {"fields": ["fence"], "counts": [1, 0, 0, 2, 0, 1]}
+    note = "it still believes that it is 200"
+    lab.note("worker-a", "complete", 200, outcome, expect=lost, note=note)
+    complete(lab, "worker-b", 1_200, 2, DONE)
+    look(lab, state="done", reference="result of worker-b", history=["expired", "done"])
+    return lab.run()
+
+
+def during_a_sweep() -> Run:
+    """A sweeper dies at each point of its second chunk; the first one stays, the next sweep goes on (C-9)."""
+    lab = _lab("during-a-sweep", "during a sweep", "C-9")
+    for number in range(1, 5):
+        deliver(lab, number, "first-seen", [number, 0, 0, 0, 0, number], f"message-{number}")
+    take(lab, "worker-a", 100, {"works": [1, 2, 3, 4]}, limit=4)
+    sweep = {"worker": "sweeper", "token": 1, "limit": 2, "max_attempts": 1}
+    _sweep_lease(lab, "sweeper", 2_000, 1)
+    _chunk(lab, "sweeper", sweep | {"now": 2_000}, {"buried": 2, "more": True}, [2, 0, 2, 4, 0, 4])
+    for number, point in enumerate(points_of(Work, "sweep")[:-1]):
+        lab.die("sweeper", "sweep", sweep | {"now": 2_010 + number}, point, [2, 0, 2, 4, 0, 4])
+    _sweep_lease(lab, "sweeper-2", 12_000, 2)
+    sweep |= {"worker": "sweeper-2", "token": 2, "now": 12_010}
+    lab.die("sweeper-2", "sweep", sweep, "after_commit", [0, 0, 4, 4, 0, 4])
+    _chunk(lab, "sweeper-2", sweep | {"now": 12_020}, {"buried": 0, "more": False}, [0, 0, 4, 4, 0, 4])
+    return lab.run()
+
+
+def _sweep_lease(lab: Lab, who: str, now: int, token: int) -> None:
+    given = {"outcome": "accepted", "answer": {"token": token}}
+    lab.step(who, "acquire_sweep", now, lab.observer.acquire_sweep, who, now, expect=given)
+
+
+def _chunk(lab: Lab, who: str, call: dict, answer: dict, counts: list[int]) -> None:
+    expect = {"outcome": "accepted", "answer": answer, "counts": counts}
+    lab.step(who, "sweep", call["now"], lab.observer.sweep, **call, expect=expect)
+
+
+SCENARIOS = (
+    before_the_intake_batch,
+    source_not_told,
+    during_the_intake_batch,
+    after_a_reservation,
+    work_done_and_not_sent,
+    during_the_completing_batch,
+    completed_and_not_drained,
+    zombie,
+    during_a_sweep,
+)
+
+
+def recovery(runs: Iterable[Run]) -> list[dict[str, object]]:
+    """One row a run: where the process ended, what was durable then, and how it ended, as the run shows."""
+    return [_row(run) for run in runs]
+
+
+def _row(run: Run) -> dict[str, object]:
+    ended = [step for step in run.steps if step.fault]
+    then = ended or [step for step in run.steps if step.reason == "claim-lost"]
+    durable = dict.fromkeys(counted(run, step) for step in then)
+    return {
+        "clause": run.clauses[0],
+        "crash point": run.title,
+        "processes ended": len(ended),
+        "durable then": " or ".join(durable),
+        "after recovery": counted(run, run.last),
+        "as expected": "yes" if run.held else "NO",
+    }
+
+
+def counted(run: Run, step: Step) -> str:
+    """What the file held after a step, in words; what is nought is left out."""
+    told = [f"{count} {name}" for name, count in zip(run.count_names, step.counts, strict=True) if count]
+    return ", ".join(told) or "nothing"

@@ -1,0 +1,105 @@
+"""What a claim is worth outside of the database: a print shop that sends letters for the workers (W-4).
+
+The shop has a file of its own and knows nothing of claims, but for what the workers show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from receiptlab.contracts.shape import Contract
+from receiptlab.errors import Refused
+from receiptlab.record import Run
+from receiptlab.scenarios.lab import Lab
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A letter that went out, or that had gone out before."""
+
+    letter: int
+    outcome: str = "accepted"
+
+
+class Shop(Contract):
+    """A print shop: it sends letters, and nothing takes one back."""
+
+    NAME = "print shop"
+    SCHEMA = (
+        """CREATE TABLE letter (id INTEGER NOT NULL PRIMARY KEY, item TEXT NOT NULL, fence INTEGER NOT NULL,
+            worker TEXT NOT NULL) STRICT""",
+    )
+    GUARDS: ClassVar = {}
+    COUNTS: ClassVar = {"letters": "SELECT count(*) FROM letter"}
+
+    def send(self, item: str, fence: int, worker: str) -> Sent:
+        """Send whatever comes."""
+        with self.store.write() as db:
+            row = (item, fence, worker)
+            sent = db.execute("INSERT INTO letter (item, fence, worker) VALUES (?, ?, ?)", row)
+            return Sent(sent.lastrowid)
+
+    def send_fenced(self, item: str, fence: int, worker: str) -> Sent:
+        """Refuse a fence that is lower than one seen before. (One connection alone: enough for this.)"""
+        [(highest,)] = self.store.read("SELECT max(fence) FROM letter WHERE item = ?", (item,))
+        if highest is not None and fence < highest:
+            raise Refused("fence", f"fence {highest} was here before")
+        return self.send(item, fence, worker)
+
+    def send_once(self, item: str, fence: int, worker: str) -> Sent:
+        """Send one letter for each item, whoever asks, and tell which it was."""
+        known = self.store.read("SELECT id FROM letter WHERE item = ? ORDER BY id", (item,))
+        return Sent(known[0][0], "replayed") if known else self.send(item, fence, worker)
+
+
+def _lab(name: str, title: str, kind: str = "holds") -> tuple[Lab, Callable]:
+    lab = Lab(name, title, "W-4", Shop, kind)
+
+    def step(worker: str, call: str, fence: int, outcome: str, letters: int, **more: object) -> None:
+        expect = {"outcome": outcome, "counts": [letters], **more.pop("expect", {})}
+        function = getattr(lab.observer, call)
+        lab.step(worker, call, None, function, "item 1", fence, worker, expect=expect, **more)
+
+    return lab, step
+
+
+def outside_without_a_fence() -> Run:
+    """The shop looks at nothing: the new holder and the zombie both send (W-4)."""
+    lab, step = _lab("outside-without-a-fence", "a shop that looks at nothing", "breaks")
+    step("worker-b", "send", 2, "accepted", 1)
+    step("worker-a", "send", 1, "accepted", 2, harm="duplicated")
+    return lab.run()
+
+
+def outside_with_a_fence() -> Run:
+    """The shop compares fences: the zombie comes too late (W-4)."""
+    lab, step = _lab("outside-with-a-fence", "a shop that compares fences")
+    step("worker-b", "send_fenced", 2, "accepted", 1)
+    step("worker-a", "send_fenced", 1, "refused", 1, expect={"reason": "fence"})
+    return lab.run()
+
+
+def outside_with_a_fence_in_time() -> Run:
+    """The first worker sends and dies before it completes; the next one has a higher fence (W-4)."""
+    lab, step = _lab("outside-with-a-fence-in-time", "fences put workers in order, no more", "breaks")
+    step("worker-a", "send_fenced", 1, "accepted", 1)
+    step("worker-b", "send_fenced", 2, "accepted", 2, harm="duplicated")
+    return lab.run()
+
+
+def outside_with_a_key() -> Run:
+    """The shop goes by the item, as an operation key: one letter, whoever comes (W-4)."""
+    lab, step = _lab("outside-with-a-key", "a shop that goes by an operation key")
+    step("worker-a", "send_once", 1, "accepted", 1)
+    step("worker-b", "send_once", 2, "replayed", 1, expect={"answer": {"letter": 1}})
+    return lab.run()
+
+
+SCENARIOS = (
+    outside_without_a_fence,
+    outside_with_a_fence,
+    outside_with_a_fence_in_time,
+    outside_with_a_key,
+)
