@@ -14,7 +14,7 @@ from receiptlab.scenarios import SCENARIOS
 ROOT = Path(__file__).parent.parent
 COLUMNS = ["id", "contract", "kind", "clause", "cases", "test", "notebook", "status"]
 NUMBERS = {"F": 6, "O": 17, "R": 16, "I": 14, "W": 13, "C": 9, "S": 9, "H": 8}
-FINISHED = {"F", "O", "R", "I", "W", "C"}
+FINISHED = {"F", "O", "R", "I", "W", "C", "S"}
 
 with (ROOT / "data/contract.csv").open(encoding="utf-8", newline="") as file:
     READER = csv.DictReader(file)

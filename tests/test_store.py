@@ -324,7 +324,13 @@ def test_every_setting_is_said_and_not_left_to_the_build(tmp_path, monkeypatch):
     said.clear()
     Store.open(str(tmp_path / "fixture.db")).close()
     header = ("writable_schema = ON",)  # for the look at the header, on a connection of its own
-    settings = (*header, "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON")
+    settings = (
+        *header,
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "secure_delete = ON",
+    )
     assert [sql for sql in said if "=" in sql] == [f"PRAGMA {setting}" for setting in settings]
 
 

@@ -150,7 +150,7 @@ def test_the_largest_times_still_fit_the_file(work):
 def test_a_backoff_lies_in_the_upper_half_of_its_wait(attempt, base, cap, number):
     identity = sha256(str(number))
     wait = min(cap, base << min(attempt - 1, 62))
-    assert wait // 2 <= backoff(identity, attempt, base, cap) <= wait
+    assert wait - wait // 2 <= backoff(identity, attempt, base, cap) <= wait
     assert backoff(identity, attempt, base, cap) == backoff(identity, attempt, base, cap)
 
 

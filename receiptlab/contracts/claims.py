@@ -24,7 +24,7 @@ SCHEMA = (
     *lease.SCHEMA,
     """CREATE TABLE work (
         id INTEGER NOT NULL PRIMARY KEY,
-        identity TEXT NOT NULL REFERENCES receipt (identity) ON DELETE CASCADE, revision INTEGER NOT NULL,
+        identity TEXT NOT NULL REFERENCES receipt (identity), revision INTEGER NOT NULL,
         namespace TEXT NOT NULL, processor TEXT NOT NULL, processor_revision TEXT NOT NULL,
         state TEXT NOT NULL CHECK (state IN ('pending', 'claimed', 'failed', 'done', 'dead')),
         due INTEGER NULL, fence INTEGER NOT NULL, attempts INTEGER NOT NULL, entries INTEGER NOT NULL,

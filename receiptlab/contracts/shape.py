@@ -85,12 +85,18 @@ class Contract:
         write: Callable[[Connection, SimpleNamespace, object], object],
     ) -> object:
         with self.store.write() as db:
-            seen = see(db, call)
-            for guard in self.guards[name]:
-                saved = guard(call, seen)
-                if saved is not None:
-                    return saved
-            return write(db, call, seen)
+            return self._decide(name, db, call, see, write)
+
+    def _decide(
+        self, name: str, db: Connection, call: SimpleNamespace, see: Callable, write: Callable
+    ) -> object:
+        """See, guard and write, in the transaction that is open."""
+        seen = see(db, call)
+        for guard in self.guards[name]:
+            saved = guard(call, seen)
+            if saved is not None:
+                return saved
+        return write(db, call, seen)
 
     def _inside(self, db: Connection) -> None:
         if not (db is self.store.db and db.in_transaction):

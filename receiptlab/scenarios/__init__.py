@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from receiptlab.record import Run
-from receiptlab.scenarios import at_once, crash_points, fixture, going_wrong, intake, outside, retention, work
+from receiptlab.scenarios import (
+    at_once,
+    crash_points,
+    fixture,
+    going_wrong,
+    intake,
+    outside,
+    restoring,
+    retention,
+    split_brain,
+    work,
+)
 
 SCENARIOS: tuple[Callable[[], Run], ...] = (
     *fixture.SCENARIOS,
@@ -16,4 +27,6 @@ SCENARIOS: tuple[Callable[[], Run], ...] = (
     *work.SCENARIOS,
     *outside.SCENARIOS,
     *crash_points.SCENARIOS,
+    *split_brain.SCENARIOS,
+    *restoring.SCENARIOS,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from receiptlab.contracts.shape import Contract
@@ -19,7 +19,13 @@ class Lab:
     """Runs the steps of one scenario on a fixture of `contract` and records them."""
 
     def __init__(
-        self, name: str, title: str, clauses: str, contract: type[Contract], kind: str = "holds"
+        self,
+        name: str,
+        title: str,
+        clauses: str,
+        contract: type[Contract],
+        kind: str = "holds",
+        counts: Iterable[str] = (),
     ) -> None:
         self.contract = contract
         self._folder = tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True)
@@ -32,7 +38,7 @@ class Lab:
             clauses=clauses.split(),
             contract=contract.NAME,
             kind=kind,
-            count_names=contract.COUNTS,
+            count_names=counts or contract.COUNTS,
         )
 
     def step(
@@ -56,7 +62,7 @@ class Lab:
 
     def note(self, actor: str, call: str, now: int | None, outcome: Outcome, **facts: object) -> Step:
         """Record an outcome that was come by in another way, with what the file holds after it."""
-        counts = self.observer.counted()
+        counts = self.counted()
         return self.record.add(
             actor,
             call,
@@ -66,7 +72,7 @@ class Lab:
             fields=outcome.fields,
             answer=outcome.facts(),
             counts=counts,
-            leases=tuple(Lease(*lease) for lease in self.observer.leases()),
+            leases=tuple(Lease(*lease) for lease in self.leases()),
             wrong=mismatches(facts.get("expect"), facts.get("fault", ""), outcome, counts),
             **facts,
         )
@@ -86,6 +92,14 @@ class Lab:
         self.close()
         self._folder.cleanup()
         return self.record.run()
+
+    def counted(self) -> tuple[int, ...]:
+        """The counts after a step."""
+        return self.observer.counted()
+
+    def leases(self) -> list[tuple[str, str, int, int]]:
+        """The leases after a step."""
+        return self.observer.leases()
 
     def open(self) -> None:
         """Open the file, as a process does that starts."""

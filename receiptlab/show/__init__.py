@@ -2,9 +2,10 @@
 
 from receiptlab.show.matrix import matrix
 from receiptlab.show.prices import prices
+from receiptlab.show.sides import sides
 from receiptlab.show.style import Picture
 from receiptlab.show.tables import Table, plain, summary, table
 from receiptlab.show.timeline import timeline
 from receiptlab.show.waits import waits
 
-__all__ = ["Picture", "Table", "matrix", "plain", "prices", "summary", "table", "timeline", "waits"]
+__all__ = ["Picture", "Table", "matrix", "plain", "prices", "sides", "summary", "table", "timeline", "waits"]

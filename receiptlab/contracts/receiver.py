@@ -1,0 +1,307 @@
+"""The receiver: the party outside that has the effects, and decides who may cause them.
+
+It has a database of its own and knows nothing of the owner's tables. It hands out writer identities: an
+owner's name, a generation that rises by one, and the name of the instance that asked. A new identity
+fences the ones before it. It keeps an effect by its operation key, and every refusal. What an owner
+restored from a backup cannot know, it knows: that is why it alone can write the restore receipt.
+
+An identity tells writers apart. It is no secret: who knows it can show it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from sqlite3 import Connection
+from types import SimpleNamespace
+from typing import ClassVar, NamedTuple
+
+from receiptlab.contracts.shape import Contract, arguments
+from receiptlab.errors import Refused
+from receiptlab.values import checked, hex_digest, integer, one_of, sha256, sized, text
+
+SCHEMA = (
+    """CREATE TABLE writer (
+        owner TEXT NOT NULL, generation INTEGER NOT NULL, instance TEXT NOT NULL,
+        registered_at INTEGER NOT NULL, fenced_at INTEGER NULL,
+        PRIMARY KEY (owner, generation), UNIQUE (owner, instance)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE effect (
+        id INTEGER NOT NULL PRIMARY KEY, owner TEXT NOT NULL, key TEXT NOT NULL, generation INTEGER NOT NULL,
+        subject TEXT NOT NULL, revision INTEGER NOT NULL, fence INTEGER NOT NULL, digest TEXT NOT NULL,
+        accepted_at INTEGER NOT NULL, UNIQUE (owner, key),
+        FOREIGN KEY (owner, generation) REFERENCES writer (owner, generation)) STRICT""",
+    """CREATE TABLE refusal (
+        id INTEGER NOT NULL PRIMARY KEY, owner TEXT NOT NULL, generation INTEGER NOT NULL,
+        instance TEXT NOT NULL, key TEXT NOT NULL, reason TEXT NOT NULL,
+        refused_at INTEGER NOT NULL) STRICT""",
+    """CREATE TABLE restoration (
+        id INTEGER NOT NULL PRIMARY KEY, owner TEXT NOT NULL, generation INTEGER NOT NULL,
+        document TEXT NOT NULL, issued_at INTEGER NOT NULL, UNIQUE (owner, generation)) STRICT""",
+    "CREATE INDEX effect_by_subject ON effect (owner, subject)",
+)
+
+ENFORCED = ("fence", "isolation")
+"""What kept the old instance away: the receiver's fence, or that it cannot reach the receiver."""
+
+ARGUMENTS = {
+    "owner": text,
+    "generation": integer,
+    "instance": text,
+    "key": sized(1, 1_024),
+    "subject": text,
+    "revision": integer,
+    "fence": integer,
+    "digest": hex_digest,
+    "enforced": one_of(ENFORCED),
+    "now": integer,
+}
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A writer identity. `outcome` says whether this call made it (accepted) or found it (replayed)."""
+
+    owner: str
+    generation: int
+    instance: str
+    outcome: str = field(default="accepted", compare=False)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The receiver's lasting answer to an effect."""
+
+    id: int
+    generation: int
+    accepted_at: int
+    outcome: str = field(default="accepted", compare=False)
+
+
+@dataclass(frozen=True)
+class RestoreReceipt:
+    """What the receiver knows of an owner that was restored: every writer instance, what of it was accepted
+    and refused, and what was enforced. `document` is the lab's canonical JSON of it, `digest` its SHA-256."""
+
+    id: int
+    document: str
+    outcome: str = field(default="accepted", compare=False)
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.document)
+
+    def facts(self) -> dict[str, object]:
+        """The document's fields, and its digest."""
+        return {"id": self.id, "digest": self.digest} | json.loads(self.document)
+
+
+@dataclass(frozen=True)
+class Known:
+    """The highest fence and revision that came with an effect on the subject; 0 where none came."""
+
+    fence: int
+    revision: int
+    outcome: ClassVar[str] = "read"
+
+
+class Seen(NamedTuple):
+    """What a call's transaction has read."""
+
+    instance: str | None = None
+    fenced_at: int | None = None
+    saved: tuple | None = None
+    highest: int | None = None
+
+
+# The guards.
+
+
+def writer_unknown(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.instance != call.instance:
+        raise Refused("writer-unknown", "no such writer was registered; ask for an identity first")
+
+
+def writer_fenced(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.fenced_at is not None:
+        raise Refused(
+            "writer-fenced", "a later writer was registered for this owner; this one is out for good"
+        )
+
+
+def key_reused(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.saved and seen.saved[-1] != call.digest:
+        raise Refused("key-reused", "this operation key named another effect; take a new key")
+
+
+def replay(call: SimpleNamespace, seen: Seen) -> Effect | None:
+    return Effect(*seen.saved[:-1], outcome="replayed") if seen.saved else None
+
+
+def fence(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.highest is not None and call.fence < seen.highest:
+        raise Refused("fence", "an effect on this subject came with a higher fence before")
+
+
+def register_replay(call: SimpleNamespace, seen: Seen) -> Writer | None:
+    return Writer(call.owner, seen.saved[0], call.instance, "replayed") if seen.saved else None
+
+
+def issue_replay(call: SimpleNamespace, seen: Seen) -> RestoreReceipt | None:
+    return RestoreReceipt(*seen.saved, outcome="replayed") if seen.saved else None
+
+
+GUARDS = {
+    "register": (writer_fenced, register_replay),
+    "apply": (writer_unknown, writer_fenced, key_reused, replay, fence),
+    "issue": (writer_unknown, writer_fenced, issue_replay),
+}
+
+_ASKED = "SELECT generation, fenced_at FROM writer WHERE owner = :owner AND instance = :instance"
+_LAST = "SELECT coalesce(max(generation), 0) FROM writer WHERE owner = :owner"
+_FENCE = "UPDATE writer SET fenced_at = :now WHERE owner = :owner AND fenced_at IS NULL"
+_REGISTER = "INSERT INTO writer VALUES (:owner, :generation, :instance, :now, NULL)"
+_WRITER = "SELECT instance, fenced_at FROM writer WHERE owner = :owner AND generation = :generation"
+_SAVED = "SELECT id, generation, accepted_at, digest FROM effect WHERE owner = :owner AND key = :key"
+_HIGHEST = "SELECT max(fence) FROM effect WHERE owner = :owner AND subject = :subject"
+_EFFECT = """INSERT INTO effect (owner, key, generation, subject, revision, fence, digest, accepted_at)
+    VALUES (:owner, :key, :generation, :subject, :revision, :fence, :digest, :now)"""
+_REFUSAL = """INSERT INTO refusal (owner, generation, instance, key, reason, refused_at)
+    VALUES (:owner, :generation, :instance, :key, :reason, :now)"""
+_ISSUED = "SELECT id, document FROM restoration WHERE owner = :owner AND generation = :generation"
+_WRITERS = "SELECT generation, instance, fenced_at FROM writer WHERE owner = :owner ORDER BY generation"
+_ACCEPTED = "SELECT generation, key FROM effect WHERE owner = :owner ORDER BY id"
+_REFUSED = "SELECT generation, instance, key, reason FROM refusal WHERE owner = :owner ORDER BY id"
+_ISSUE = """INSERT INTO restoration (owner, generation, document, issued_at)
+    VALUES (:owner, :generation, :document, :now)"""
+_KNOWN = """SELECT coalesce(max(fence), 0), coalesce(max(revision), 0) FROM effect
+    WHERE owner = :owner AND subject = :subject"""
+
+
+def _see_asked(db: Connection, call: SimpleNamespace) -> Seen:
+    saved = db.execute(_ASKED, vars(call)).fetchone()
+    return Seen(saved=saved, fenced_at=saved[1] if saved else None)
+
+
+def _see_effect(db: Connection, call: SimpleNamespace) -> Seen:
+    writer = db.execute(_WRITER, vars(call)).fetchone() or (None, None)
+    saved = db.execute(_SAVED, vars(call)).fetchone()
+    return Seen(*writer, saved, *db.execute(_HIGHEST, vars(call)).fetchone())
+
+
+def _see_issued(db: Connection, call: SimpleNamespace) -> Seen:
+    writer = db.execute(_WRITER, vars(call)).fetchone() or (None, None)
+    return Seen(*writer, db.execute(_ISSUED, vars(call)).fetchone())
+
+
+class Receiver(Contract):
+    """The receiver of effects. `now` is its caller's time, in any one unit."""
+
+    NAME = "receiver"
+    SCHEMA = SCHEMA
+    TABLES = ("writer", "effect", "refusal", "restoration")
+    ARGUMENTS = ARGUMENTS
+    GUARDS = GUARDS
+    READS = ("look_up", "known")
+    POINTS: ClassVar = {
+        "register": ("after_guards", "after_fence", "after_writer"),
+        "apply": ("after_guards", "after_effect", "after_refusal"),
+        "issue": ("after_guards", "after_receipt"),
+    }
+    COUNTS: ClassVar = {
+        "writers": "SELECT count(*) FROM writer WHERE fenced_at IS NULL",
+        "effects": "SELECT count(*) FROM effect",
+        "refusals": "SELECT count(*) FROM refusal",
+        "restore receipts": "SELECT count(*) FROM restoration",
+    }
+
+    def register(self, owner: str, instance: str, now: int) -> Writer:
+        """Ask for a writer identity. Its generation is one higher than any before it, and whoever wrote for
+        this owner before is fenced, in the same transaction. The same instance gets the same identity again.
+        Refused: writer-fenced (this instance was fenced; it gets no second one)."""
+        return self._transact("register", arguments(locals()), _see_asked, self._register)
+
+    def apply(
+        self,
+        owner: str,
+        generation: int,
+        instance: str,
+        key: str,
+        subject: str,
+        revision: int,
+        fence: int,
+        digest: str,
+        now: int,
+    ) -> Effect:
+        """Have the effect, once for an operation key of an owner; or find the answer of the first time.
+
+        Refused, in this order: writer-unknown, writer-fenced, key-reused, fence (lower than one that came
+        with an effect on this subject). A refusal has no effect, and is recorded.
+        """
+        call = checked(ARGUMENTS, arguments(locals()))
+        with self.store.write() as db:
+            try:
+                return self._decide("apply", db, call, _see_effect, self._apply)
+            except Refused as refusal:
+                refused, call.reason = refusal, refusal.reason
+            db.execute(_REFUSAL, vars(call))
+            self.store.reach("after_refusal")
+        raise refused
+
+    def issue(self, owner: str, generation: int, instance: str, enforced: str, now: int) -> RestoreReceipt:
+        """Write the restore receipt for the writer that goes on. Once written it stays as it is.
+        Refused: writer-unknown, writer-fenced."""
+        return self._transact("issue", arguments(locals()), _see_issued, self._issue)
+
+    def look_up(self, owner: str, key: str) -> Effect:
+        """The answer that is kept under an operation key. Refused: not-found."""
+        call = checked(ARGUMENTS, arguments(locals()))
+        rows = self.store.read(_SAVED, vars(call))
+        if not rows:
+            raise Refused("not-found", "no effect is known under this key")
+        return Effect(*rows[0][:-1], outcome="read")
+
+    def known(self, owner: str, subject: str) -> Known:
+        """How far this owner's effects on the subject have come."""
+        return Known(*self.store.read(_KNOWN, vars(checked(ARGUMENTS, arguments(locals()))))[0])
+
+    def _register(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Writer:
+        self.store.reach("after_guards")
+        (last,) = db.execute(_LAST, vars(call)).fetchone()
+        db.execute(_FENCE, vars(call))
+        self.store.reach("after_fence")
+        call.generation = last + 1
+        db.execute(_REGISTER, vars(call))
+        self.store.reach("after_writer")
+        return Writer(call.owner, call.generation, call.instance)
+
+    def _apply(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Effect:
+        self.store.reach("after_guards")
+        effect = Effect(db.execute(_EFFECT, vars(call)).lastrowid, call.generation, call.now)
+        self.store.reach("after_effect")
+        return effect
+
+    def _issue(self, db: Connection, call: SimpleNamespace, seen: Seen) -> RestoreReceipt:
+        self.store.reach("after_guards")
+        call.document = _document(db, call)
+        number = db.execute(_ISSUE, vars(call)).lastrowid
+        self.store.reach("after_receipt")
+        return RestoreReceipt(number, call.document)
+
+
+def _document(db: Connection, call: SimpleNamespace) -> str:
+    """Every writer of the owner with its effects and refusals, and the refusals of whoever was no writer."""
+    writers = {
+        (generation, instance): {"generation": generation, "instance": instance, "fenced_at": fenced_at}
+        | {"accepted": [], "refused": []}
+        for generation, instance, fenced_at in db.execute(_WRITERS, vars(call))
+    }
+    strangers: list[str] = []
+    named = {generation: told for (generation, _), told in writers.items()}
+    for generation, key in db.execute(_ACCEPTED, vars(call)):
+        named[generation]["accepted"].append(key)
+    for generation, instance, key, reason in db.execute(_REFUSED, vars(call)):
+        known = writers.get((generation, instance))
+        (known["refused"] if known else strangers).append(f"{key}: {reason}")
+    told = {"owner": call.owner, "enforced": call.enforced, "issued_at": call.now}
+    told |= {"writers": list(writers.values()), "refused of strangers": strangers}
+    return json.dumps(told, sort_keys=True, separators=(",", ":"))

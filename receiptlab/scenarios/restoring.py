@@ -1,0 +1,183 @@
+"""How a backup comes back into service, step by step; and what goes wrong without each step.
+
+`PROCEDURE` is the order. Around it the world goes on, see `STORY`: the original has done more since the
+backup, its worker is not dead, and a worker of the copy does not wait to be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from receiptlab.outcomes import Outcome
+from receiptlab.record import Run
+from receiptlab.scenarios.world import SHOP, Party, World
+
+HERE, THERE = "worker of the original", "worker of the copy"
+CLAUSES = ("S-1", "S-4", "S-8", "S-7", "S-5")
+"""The clause that each step of the procedure keeps, in its order."""
+
+
+def backup_and_go_on(world: World) -> None:
+    """A backup is taken; then the original accepts order-17, and its effect arrives."""
+    world.prepared("order-17", "order-18", "order-19", "order-20")
+    world.take_backup(100)
+    world.accept(world.original, HERE, "key-17", 150, {"outcome": "accepted"})
+    world.send(world.original, HERE, 160, {"acknowledged": 1})
+
+
+def open_as_suspect(world: World) -> None:
+    """The copy is opened to be read alone, until it has an identity of its own."""
+    world.copy.store.db.execute("PRAGMA query_only = ON")
+
+
+def early_worker(world: World) -> None:
+    """A worker of the copy has a result for order-19, under the lease that was copied."""
+    world.accept(world.copy, THERE, "key-19", 210, None, work="order-19")
+
+
+def ask_for_an_identity(world: World) -> None:
+    """The receiver hands out a new writer identity, and fences the old one in the same moment."""
+    writer = world.receiver.register(SHOP, "copy-1", 300)
+    world.operator.dispatch.write_as(writer)
+
+
+def old_worker_goes_on(world: World) -> None:
+    """The worker of the original accepts order-18 and order-19 there, and sends."""
+    for number in (18, 19):
+        accepted = {"outcome": "accepted"}
+        world.accept(world.original, HERE, f"key-{number}-old", 350, accepted, work=f"order-{number}")
+    world.send(world.original, HERE, 360, None)
+
+
+def jump_past_what_was_seen(world: World) -> None:
+    """Fences and revisions go past all that the receiver has seen. No copied lease survives."""
+    world.operator.dispatch.jump(world.receiver, 400)
+
+
+def into_service(world: World) -> None:
+    """From here on the copy may write. Its workers ask for order-17 and order-20."""
+    world.early = world.copy.owner.counted()[0]
+    world.copy.store.db.execute("PRAGMA query_only = OFF")
+    for number in (17, 20):
+        claim = (SHOP, f"order-{number}", "worker-c", 1_100, 2_000)
+        claimed = world.step(THERE, "claim", 1_100, world.copy.owner.claim, *claim)
+        if claimed.outcome == "accepted":
+            result = {"work": f"order-{number}", "actor": "worker-c", "fence": claimed.answer["fence"]}
+            world.accept(world.copy, THERE, f"key-{number}-new", 1_200, {"outcome": "accepted"}, **result)
+
+
+def resume_dispatch(world: World) -> None:
+    """What the copy owes is sent, what it owed at the time of the backup included."""
+    world.send(world.copy, THERE, 1_300, {"refused": 0, "stopped": ""})
+
+
+def issue_the_receipt(world: World) -> None:
+    """The receiver writes down who wrote, what it took and refused of each, and what was enforced."""
+    who = world.operator.dispatch.writer()
+    issue = (SHOP, who.generation, who.instance, "fence", 1_400)
+    world.step("receiver", "issue", 1_400, world.receiver.issue, *issue, expect={"outcome": "accepted"})
+
+
+PROCEDURE = (
+    open_as_suspect,
+    ask_for_an_identity,
+    jump_past_what_was_seen,
+    resume_dispatch,
+    issue_the_receipt,
+)
+STORY = (
+    backup_and_go_on,
+    open_as_suspect,
+    early_worker,
+    ask_for_an_identity,
+    old_worker_goes_on,
+    jump_past_what_was_seen,
+    into_service,
+    resume_dispatch,
+    issue_the_receipt,
+)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """By clause, whether it was kept."""
+
+    kept: dict[str, bool]
+    outcome: ClassVar[str] = "read"
+
+    def facts(self) -> dict[str, object]:
+        """One entry for each clause."""
+        return dict(self.kept)
+
+
+def audit(world: World) -> Audit:
+    """What must be true in the end, one question a clause.
+
+    S-1: nothing was accepted at the copy before it went into service. S-4: nothing of the original took
+    effect once it was restored. S-8: no work has two effects. S-7: the copy owes nothing. S-5: there is a
+    restore receipt.
+    """
+    effects = world.receiver.store.read("SELECT key, subject FROM effect ORDER BY id")
+    return Audit(
+        {
+            "S-1": world.early == 0,
+            "S-4": not any(key.endswith("-old") for key, _ in effects),
+            "S-8": len({subject for _, subject in effects}) == len(effects),
+            "S-7": not world.operator.dispatch.owed(10),
+            "S-5": world.receiver.counted()[3] == 1,
+        }
+    )
+
+
+def restore(without: Callable | None = None) -> Run:
+    """The whole story, but for one step of the procedure; the last step of the run is the audit."""
+    broken = CLAUSES[PROCEDURE.index(without)] if without else ""
+    name = f"restore-without-{without.__name__.replace('_', '-')}" if without else "restore-procedure"
+    title = f"a restore without: {without.__name__.replace('_', ' ')}" if without else "a restore, whole"
+    world = World(name, title, broken or "S-4 S-5 S-7 S-8", "breaks" if without else "holds")
+    for part in STORY:
+        if part is without:
+            continue
+        if part in PROCEDURE[:3]:
+            world.note(
+                "operator", part.__name__.replace("_", " "), None, Outcome("accepted", answer=part(world))
+            )
+        else:
+            part(world)
+        if part is backup_and_go_on:
+            world.operator = Party(world.copy.store.path)
+    expect = {"outcome": "read", "answer": {clause: clause != broken for clause in CLAUSES}}
+    world.step("auditor", "audit", None, audit, world, expect=expect, harm="broken" if broken else "")
+    world.operator.store.close()
+    return world.run()
+
+
+def restore_procedure() -> Run:
+    """A backup comes back into service beside a living original (S-4, S-5, S-7, S-8)."""
+    return restore()
+
+
+def _without(step: Callable) -> Callable[[], Run]:
+    left_out = partial(restore, step)
+    left_out.__name__ = f"restore_without_{step.__name__}"
+    left_out.__doc__ = f"The same without this step: {step.__doc__}"
+    return left_out
+
+
+ABLATION = tuple(_without(step) for step in PROCEDURE)
+"""The procedure without each of its steps. Each breaks exactly one clause."""
+
+SCENARIOS = (restore_procedure, *ABLATION)
+
+
+def ablation() -> list[dict[str, str]]:
+    """One row for each step left out: by clause, whether it was kept."""
+    rows = []
+    for step in PROCEDURE:
+        kept = restore(step).last.answer
+        told = {clause: "kept" if held else "‼ broken" for clause, held in kept.items()}
+        rows.append({"left out": step.__name__.replace("_", " ")} | told)
+    return rows

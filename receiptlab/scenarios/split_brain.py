@@ -1,0 +1,325 @@
+"""A backup restored beside its original (S-1 to S-8), and a receiver's lost answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from receiptlab.contracts.dispatch import Message, to_file
+from receiptlab.contracts.shape import Contract
+from receiptlab.errors import InjectedFault, NotWritten, Refused
+from receiptlab.hazards.faults import crash_at
+from receiptlab.record import Run
+from receiptlab.scenarios.outside import Shop
+from receiptlab.scenarios.world import SHOP, World
+from receiptlab.store import Store
+
+HERE, THERE = "worker of the original", "worker of the copy"
+ACCEPTED = {"outcome": "accepted"}
+
+
+def two_owners_of_one_lease() -> Run:
+    """Original and copy accept another key and result at one revision: one result each, two in all (S-1)."""
+    world = World("two-owners-of-one-lease", "a backup is restored beside its original", "S-1", "breaks")
+    world.prepared()
+    world.take_backup(100)
+    one = ACCEPTED | {"answer": {"revision": 2}, "counts": [1, 1, 1, 0, 0, 0, 0]}
+    world.accept(world.original, HERE, "key-1", 200, one)
+    both = ACCEPTED | {"answer": {"revision": 2}, "counts": [1, 1, 1, 1, 1, 1, 0]}
+    world.accept(world.copy, THERE, "key-2", 200, both, harm="duplicated")
+    for party, who in ((world.original, "human at the original"), (world.copy, "human at the copy")):
+        left = {"outcome": "read", "answer": {"revision": 2, "results": 1, "human_state": "open"}}
+        world.step(who, "look", None, party.owner.look, SHOP, "order-17", expect=left)
+    return world.run()
+
+
+class EpochAlone(Contract):
+    """A receiver that goes by epochs alone: it takes what is not older than the newest it has seen."""
+
+    NAME = "epochs alone"
+    SCHEMA = ("CREATE TABLE taken (epoch INTEGER NOT NULL, key TEXT NOT NULL) STRICT",)
+    GUARDS: ClassVar = {}
+    COUNTS: ClassVar = {"taken": "SELECT count(*) FROM taken"}
+
+    def take(self, epoch: int, key: str) -> None:
+        """Take the effect. Refused: epoch."""
+        with self.store.write() as db:
+            (newest,) = db.execute("SELECT coalesce(max(epoch), 0) FROM taken").fetchone()
+            if epoch < newest:
+                raise Refused("epoch", f"epoch {newest} was here before")
+            db.execute("INSERT INTO taken VALUES (?, ?)", (epoch, key))
+
+
+def both_raise_their_epoch() -> Run:
+    """Each side raises the epoch that it finds in its own file. The receiver compares: equal (S-3)."""
+    world = World("both-raise-their-epoch", "both copies raise their epoch by one", "S-3", "breaks")
+    world.prepared()
+    world.take_backup(100)
+    with Store.temporary(EpochAlone.SCHEMA) as store:
+        receiver = EpochAlone(store)
+        sides = ((world.original, HERE, "key-1", 1), (world.copy, THERE, "key-2", 2))
+        for party, who, key, taken in sides:
+            old = party.owner.look(SHOP, "order-17").epoch
+            raised = (SHOP, "order-17", old + 1, "policy-1", 150)
+            world.step(who, "set_authority", 150, party.owner.set_authority, *raised, expect=ACCEPTED)
+            world.accept(party, who, key, 200, ACCEPTED, epoch=old + 1)
+            harm = "duplicated" if taken == 2 else ""
+            world.step(who, "send", 300, receiver.take, old + 1, key, expect=ACCEPTED, harm=harm)
+        stale = {"outcome": "refused", "reason": "epoch"}
+        world.step("a writer in epoch 1", "send", 310, receiver.take, 1, "key-3", expect=stale)
+        counted = {"outcome": "read", "answer": {"taken": 2}}
+        world.step("auditor", "count", None, lambda: _Taken(*receiver.counted()), expect=counted)
+    return world.run()
+
+
+@dataclass(frozen=True)
+class _Taken:
+    taken: int
+    outcome: ClassVar[str] = "read"
+
+
+def _both_accepted(world: World) -> None:
+    world.prepared()
+    world.take_backup(100)
+    world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
+    world.accept(world.copy, THERE, "key-2", 200, ACCEPTED)
+
+
+def receiver_decides() -> Run:
+    """The restored owner asks for a new identity; from then on the old one is refused (S-4)."""
+    world = World("receiver-decides", "the receiver hands out generations", "S-4")
+    _both_accepted(world)
+    world.identity(world.copy, "copy-1", 300)
+    world.send(world.original, HERE, 310, {"acknowledged": 0, "refused": 1}, counts=[1, 1, 1, 1, 1, 1, 0])
+    world.send(world.copy, THERE, 320, {"acknowledged": 1, "refused": 0}, counts=[1, 1, 1, 1, 1, 1, 1])
+    fenced = {"outcome": "read", "answer": {"list": ["shop/key-1: writer-fenced"]}}
+    world.step("operator", "reconciliation", None, lambda: _listed(world.original), expect=fenced)
+    return world.run()
+
+
+@dataclass(frozen=True)
+class _Entries:
+    list: tuple[str, ...]
+    outcome: ClassVar[str] = "read"
+
+
+def _listed(party) -> _Entries:
+    return _Entries(tuple(f"{entry.key}: {entry.told}" for entry in party.dispatch.reconciliation()))
+
+
+def _no_way(message: Message) -> None:
+    raise NotWritten("unreachable", "this host cannot reach the receiver; nothing was sent")
+
+
+def old_host_isolated() -> Run:
+    """The old host cannot reach the receiver. The copy goes on by the old identity (S-6)."""
+    world = World("old-host-isolated", "the old host is isolated instead", "S-6")
+    _both_accepted(world)
+    cut = {"acknowledged": 0, "refused": 0, "stopped": "unreachable"}
+    world.send(world.original, HERE, 310, cut, _no_way, counts=[1, 1, 1, 1, 1, 1, 0])
+    world.send(world.copy, THERE, 320, {"acknowledged": 1}, counts=[1, 1, 1, 1, 1, 1, 1])
+    owed = {"outcome": "read", "answer": {"list": ["shop/key-1"]}}
+    world.step("operator", "what is owed", None, lambda: _owed(world.original), expect=owed)
+    return world.run()
+
+
+def _owed(party) -> _Entries:
+    return _Entries(tuple(message.key for message in party.dispatch.owed(10)))
+
+
+def isolation_ends() -> Run:
+    """The network comes back. Nobody has told the receiver that the old host is out (S-6)."""
+    world = World("isolation-ends", "the isolation of the old host ends", "S-6", "breaks")
+    _both_accepted(world)
+    world.send(world.original, HERE, 310, {"stopped": "unreachable"}, _no_way)
+    world.send(world.copy, THERE, 320, {"acknowledged": 1})
+    second = {"counts": [1, 1, 1, 1, 1, 1, 2], "harm": "duplicated"}
+    world.send(world.original, HERE, 400, {"acknowledged": 1}, **second)
+    return world.run()
+
+
+def _at_a_shop(name: str, title: str, call: str) -> Run:
+    """Both sides send to a print shop that knows nothing of generations."""
+    world, shop = World(name, title, "S-1", "breaks"), Shop(Store.temporary(Shop.SCHEMA))
+    _both_accepted(world)
+
+    def receive(message: Message) -> None:
+        getattr(shop, call)(message.subject, message.fence, "worker-a")
+
+    world.send(world.original, HERE, 310, {"acknowledged": 1}, receive)
+    world.send(world.copy, THERE, 320, {"acknowledged": 1}, receive)
+    return _letters(world, shop, 2, "duplicated")
+
+
+def no_defence() -> Run:
+    """Original and copy send to a receiver that takes what comes (S-1)."""
+    return _at_a_shop("no-defence", "both send to a receiver that takes what comes", "send")
+
+
+def copied_fence() -> Run:
+    """The receiver compares fences. Both show the one that was copied (S-1)."""
+    return _at_a_shop("copied-fence", "both show the fence that was copied", "send_fenced")
+
+
+def fence_seen_before() -> Run:
+    """A restored owner hands out a fence that the receiver has seen from the original (S-8)."""
+    world = World("fence-seen-before", "a restored owner counts on from its backup", "S-8", "breaks")
+    world.prepared()
+    world.take_backup(100)
+    again = {"answer": {"fence": 2}} | ACCEPTED
+    for party, who, actor in ((world.original, HERE, "worker-b"), (world.copy, THERE, "worker-c")):
+        claim = (SHOP, "order-17", actor, 1_000, 2_000)
+        world.step(who, "claim", 1_000, party.owner.claim, *claim, expect=again)
+        world.accept(party, who, f"key of {actor}", 1_100, ACCEPTED, actor=actor, fence=2)
+        if party is world.copy:
+            world.identity(world.copy, "copy-1", 1_150)
+        seen = {"harm": "duplicated"} if party is world.copy else {}
+        world.send(party, who, 1_200, {"acknowledged": 1}, **seen)
+    known = {"outcome": "read", "answer": {"fence": 2}, "counts": [1, 1, 1, 1, 1, 1, 2]}
+    world.step("receiver", "known", None, world.receiver.known, SHOP, "shop/order-17", expect=known)
+    return world.run()
+
+
+def _lost(world: World):
+    """A `receive` whose answer is lost once, after the receiver has committed."""
+    lost = []
+
+    def receive(message: Message) -> None:
+        who = world.original.dispatch.writer()
+        with crash_at(world.receiver.store, "" if lost else "after_commit"):
+            lost.append(message)
+            world.receiver.apply(who.owner, who.generation, who.instance, *message[1:], 210)
+
+    return receive
+
+
+def lost_answer_with_a_key() -> Run:
+    """The receiver's answer is lost; it keeps operation keys, so the message is sent again (S-7)."""
+    world = World("lost-answer-with-a-key", "a receiver's answer is lost, the key is kept", "S-7")
+    world.prepared()
+    world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
+    receive = _lost(world)
+    lost = {"acknowledged": 0, "unclear": 0, "stopped": "after_commit"}
+    world.send(world.original, HERE, 210, lost, receive, counts=[1, 1, 1, 0, 0, 0, 1])
+    world.send(world.original, HERE, 220, {"acknowledged": 1}, receive, counts=[1, 1, 1, 0, 0, 0, 1])
+    return world.run()
+
+
+def _shop_step(name: str, title: str, kind: str = "holds") -> tuple[World, Shop]:
+    world = World(name, title, "S-7", kind)
+    world.prepared()
+    world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
+    return world, Shop(Store.temporary(Shop.SCHEMA))
+
+
+def _print_and_lose(shop: Shop):
+    """The print shop sends the letter, and its answer is lost each time."""
+
+    def receive(message: Message) -> None:
+        shop.send(message.subject, message.fence, "worker-a")
+        raise InjectedFault("after_commit")
+
+    return receive
+
+
+def _letters(world: World, shop: Shop, letters: int, harm: str = "") -> Run:
+    expect = {"outcome": "read", "answer": {"taken": letters}}
+    world.step("print shop", "count letters", None, lambda: _Taken(*shop.counted()), expect=expect, harm=harm)
+    shop.store.close()
+    return world.run()
+
+
+def lost_answer_with_a_look_up() -> Run:
+    """The receiver keeps no keys, but can be asked whether the letter has gone out (S-7)."""
+    world, shop = _shop_step("lost-answer-with-a-look-up", "a receiver's answer is lost, it can be asked")
+
+    def look_up(message: Message) -> None:
+        if not shop.store.read("SELECT 1 FROM letter WHERE item = ?", (message.subject,)):
+            raise Refused("not-found", "no such letter")
+
+    ask = {"keyed": False, "look_up": look_up}
+    world.send(world.original, HERE, 210, {"acknowledged": 1}, _print_and_lose(shop), **ask)
+    world.send(world.original, HERE, 220, {"acknowledged": 0}, _print_and_lose(shop), **ask)
+    return _letters(world, shop, 1)
+
+
+def lost_answer_with_neither() -> Run:
+    """No key, no look-up: the message is unclear, and never sent again by itself (S-7)."""
+    world, shop = _shop_step("lost-answer-with-neither", "a receiver's answer is lost, nothing helps")
+    nothing = {"acknowledged": 0, "unclear": 0, "stopped": ""}
+    send = (world.original, HERE)
+    world.send(*send, 210, {"unclear": 1}, _print_and_lose(shop), keyed=False)
+    world.send(*send, 220, nothing, _print_and_lose(shop), keyed=False)
+    listed = {"outcome": "read", "answer": {"list": ["shop/key-1: the answer was lost"]}}
+    world.step("operator", "reconciliation", None, lambda: _listed(world.original), expect=listed)
+    close = (world.original.dispatch.close_entry, 1, "happened", "the shop has the letter in its book", 300)
+    world.step("operator", "close_entry", 300, *close, expect=ACCEPTED)
+    empty = {"outcome": "read", "answer": {"list": []}}
+    world.step("operator", "reconciliation", None, lambda: _listed(world.original), expect=empty)
+    return _letters(world, shop, 1)
+
+
+def lost_answer_and_sent_again() -> Run:
+    """The naive dispatcher: sends again to a receiver that keeps no keys (S-7)."""
+    title = "a message is sent again to a receiver that keeps no keys"
+    world, shop = _shop_step("lost-answer-and-sent-again", title, "breaks")
+    world.send(world.original, HERE, 210, {"stopped": "after_commit"}, _print_and_lose(shop))
+    world.send(world.original, HERE, 220, {"stopped": "after_commit"}, _print_and_lose(shop))
+    return _letters(world, shop, 2, "duplicated")
+
+
+def dispatch_stops_at_every_point() -> Run:
+    """The dispatcher ends at each point of sending; what was acknowledged has its effect, once (S-7)."""
+    world = World("dispatch-stops-at-every-point", "a dispatcher ends at each of its points", "S-7 H-1")
+    world.prepared()
+    world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
+    store = world.original.store
+    for number, point in enumerate(("after_receiver", "after_mark", "before_commit", "after_commit")):
+        expect = {"outcome": "unknown", "reason": point, "counts": [1, 1, 1, 0, 0, 0, 1]}
+
+        def send(now: int = 210 + number) -> object:
+            return world.original.dispatch.send(
+                to_file(world.original.dispatch, world.receiver, now), 10, now
+            )
+
+        world.step("dispatcher", "send", 210 + number, send, expect=expect, fault=point, on=store)
+    world.send(world.original, "dispatcher", 300, {"acknowledged": 0}, counts=[1, 1, 1, 0, 0, 0, 1])
+    return world.run()
+
+
+SCENARIOS = (
+    two_owners_of_one_lease,
+    no_defence,
+    copied_fence,
+    both_raise_their_epoch,
+    receiver_decides,
+    old_host_isolated,
+    isolation_ends,
+    fence_seen_before,
+    lost_answer_with_a_key,
+    lost_answer_with_a_look_up,
+    lost_answer_with_neither,
+    lost_answer_and_sent_again,
+    dispatch_stops_at_every_point,
+)
+
+
+def defences() -> list[dict[str, object]]:
+    """One row a defence: how many effects the same two results have, and what is left over."""
+    runs = {
+        "nothing": no_defence(),
+        "the fence": copied_fence(),
+        "an epoch raised on each side": both_raise_their_epoch(),
+        "the old host isolated": old_host_isolated(),
+        "isolated, until it ends": isolation_ends(),
+        "the receiver's generation": receiver_decides(),
+    }
+    return [
+        {
+            "defence": name,
+            "effects": run.last.answer.get("taken", run.last.counts[6]),
+            "left over": ", ".join(run.last.answer.get("list", [])) or "–",
+            "run": run.name,
+        }
+        for name, run in runs.items()
+    ]

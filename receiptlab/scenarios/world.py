@@ -1,0 +1,155 @@
+"""A bench for two owners: an original, a copy of its file, and a receiver with a file of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from receiptlab.contracts.dispatch import Dispatch, to_file
+from receiptlab.contracts.owner import Owner
+from receiptlab.contracts.receiver import Receiver, Writer
+from receiptlab.outcomes import Outcome
+from receiptlab.record import Lease, Run, Step
+from receiptlab.scenarios.lab import Lab
+from receiptlab.store import Store
+from receiptlab.values import sha256
+
+SHOP = "shop"
+COUNTS = ("results", "receipts", "outbox", "copy's results", "receipts", "outbox", "effects")
+
+
+class Party:
+    """An owner with its file: the contract, and its sending side."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = Store.open(path, timeout_ms=200)
+        self.owner = Owner(self.store)
+        self.dispatch = Dispatch(self.store)
+
+
+def backup(store: Store, path: Path) -> None:
+    """Copy the file as it is now, with SQLite's backup API (https://www.sqlite.org/backup.html)."""
+    with contextlib.closing(sqlite3.connect(path)) as copy:
+        store.db.backup(copy)
+
+
+class World(Lab):
+    """Runs the steps of one scenario on three files. The copy is there once `take_backup` was called."""
+
+    def __init__(self, name: str, title: str, clauses: str, kind: str = "holds") -> None:
+        super().__init__(name, title, clauses, Dispatch, kind, COUNTS)
+        self.original = Party(self.path)
+        self.copy: Party | None = None
+        self.operator: Party | None = None
+        """The connection of whoever restores the copy."""
+        self.early = 0
+        """How many results the copy had when it went into service."""
+        self.receiver = Receiver(Store.create(self.path.with_name("receiver.db"), Receiver.SCHEMA))
+
+    def counted(self) -> tuple[int, ...]:
+        here = self.original.owner.counted()
+        there = self.copy.owner.counted() if self.copy else (0, 0, 0)
+        return (*here, *there, self.receiver.counted()[1])
+
+    def leases(self) -> list[tuple[str, str, int, int]]:
+        there = self.copy.owner.leases() if self.copy else []
+        return self.original.owner.leases() + [(f"copy of {on}", *rest) for on, *rest in there]
+
+    def close(self) -> None:
+        for party in filter(None, (self.original, self.copy)):
+            party.store.close()
+        self.receiver.store.close()
+        super().close()
+
+    def identity(self, party: Party, instance: str, now: int, actor: str = "operator") -> Step:
+        """The party asks the receiver for a writer identity, and writes by it from now on."""
+
+        def ask() -> Writer:
+            writer = self.receiver.register(SHOP, instance, now)
+            party.dispatch.write_as(writer)
+            return writer
+
+        return self.step(actor, "register", now, ask, expect={"outcome": "accepted"})
+
+    def prepared(self, *works: str) -> None:
+        """Work is there and leased to worker-a, and the original has its identity."""
+        self.identity(self.original, "host-1", 0)
+        for work in works or ("order-17",):
+            call = {"scope": SHOP, "work": work, "revision": 1, "epoch": 1, "policy": "policy-1", "now": 0}
+            self.original.owner.add(**call)
+            claim = (SHOP, work, "worker-a", 10, 1_000)
+            given = {"outcome": "accepted", "answer": {"fence": 1}}
+            self.step("worker-a", "claim", 10, self.original.owner.claim, *claim, expect=given)
+
+    def take_backup(self, now: int) -> None:
+        """Copy the original's file and open the copy."""
+        path = self.path.with_name("copy.db")
+
+        def copy() -> dict:
+            backup(self.original.store, path)
+            self.copy = Party(path)
+            return {}
+
+        self.step("operator", "backup", now, copy, expect={"outcome": "accepted"})
+
+    def accept(
+        self, party: Party, who: str, key: str, now: int, expect: dict | None, **other: object
+    ) -> Step:
+        """A worker sends its result for the claim that it had before the backup."""
+        call = {"scope": SHOP, "work": "order-17", "actor": "worker-a", "key": key, "revision": 1, "epoch": 1}
+        call |= {"policy": "policy-1", "fence": 1, "result_digest": sha256(f"result {key}"), "now": now}
+        harm = other.pop("harm", "")
+        return self.step(who, "accept", now, party.owner.accept, **call | other, expect=expect, harm=harm)
+
+    def send(
+        self,
+        party: Party,
+        actor: str,
+        now: int,
+        answer: dict | None,
+        receive: Callable | None = None,
+        **more: object,
+    ) -> Step:
+        """A party sends what it owes; `receive` stands for the receiver where it is another one. The step is
+        refused where a message was, and unknown or failed where the sending stopped."""
+        told = {key: more.pop(key) for key in ("keyed", "look_up") if key in more}
+        to = receive or to_file(party.dispatch, self.receiver, now)
+        sent = party.dispatch.send(to, 10, now, **told)
+        word, reason = "accepted", ""
+        if sent.stopped:
+            word, reason = ("failed" if sent.stopped == "unreachable" else "unknown"), sent.stopped
+        elif sent.refused:
+            word, reason = "refused", party.dispatch.reconciliation()[-1].told
+        expect = None if answer is None else {"outcome": word, "answer": answer}
+        if "counts" in more:
+            expect["counts"] = more.pop("counts")
+        return self.note(
+            actor, "send", now, Outcome(word, reason, answer=sent._asdict()), expect=expect, **more
+        )
+
+
+def sides(run: Run) -> tuple[Run, Run]:
+    """The run as each of the two owners could tell it: its own steps, with its own counts."""
+    return _side(run, "original", slice(0, 3)), _side(run, "copy", slice(3, 6))
+
+
+def _side(run: Run, word: str, counts: slice) -> Run:
+    other = "copy" if word == "original" else "original"
+    mine = [step for step in run.steps if other not in step.actor]
+    steps = [
+        replace(step, number=n, counts=step.counts[counts], harm="", leases=_leases(step, word))
+        for n, step in enumerate(mine, 1)
+    ]
+    names = ("results", "receipts", "outbox")
+    return replace(run, title=f"as the {word} sees it", count_names=names, steps=tuple(steps))
+
+
+def _leases(step: Step, word: str) -> tuple[Lease, ...]:
+    """The leases of one side. Before there is a copy, the original's are its own past as well."""
+    copied = {lease for lease in step.leases if lease.on.startswith("copy of ")}
+    if word == "original" or not copied:
+        return tuple(lease for lease in step.leases if lease not in copied)
+    return tuple(replace(lease, on=lease.on.removeprefix("copy of ")) for lease in copied)
