@@ -1,4 +1,4 @@
-"""The commands: run, play, list, intake, about.
+"""The commands: run, play, list, intake, work, status, dead, requeue, sweep, receiver, about.
 
 Exit status: 0 all was as expected, 1 something was not, 2 the input could not be used,
 130 stopped with Ctrl-C.
@@ -17,6 +17,7 @@ from receiptlab import engine, golden, terminal
 from receiptlab.caseformat import CaseError, read_case
 from receiptlab.cases import contract_map, data_folder, own_cases
 from receiptlab.consumers import command as intake
+from receiptlab.consumers import receiving, tending, working
 from receiptlab.errors import LabError
 from receiptlab.play import play
 from receiptlab.record import Run
@@ -76,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("list", help="show clauses, cases and lessons")
     listing.set_defaults(command=_list)
     intake.add_parser(commands)
+    working.add_parser(commands)
+    tending.add_parsers(commands)
+    receiving.add_parser(commands)
     about = commands.add_parser("about", help="show which Python and SQLite these are")
     about.set_defaults(command=_about)
     return parser

@@ -72,6 +72,9 @@ def _header(path: Path, size: int) -> tuple[int, int]:
     if size >= 512:
         try:
             with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
+                # While another process checkpoints, or after it died in that, the first page counts pages
+                # that are still in the WAL alone. Without this SQLite takes the file for a damaged one.
+                db.execute("PRAGMA writable_schema = ON")
                 names = ("application_id", "user_version")
                 return tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         except (sqlite3.Error, UnicodeError):

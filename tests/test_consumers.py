@@ -19,6 +19,7 @@ from receiptlab.consumers.mailbox import Letter, letters
 from receiptlab.consumers.mbox import Mbox
 from receiptlab.consumers.webhooks import Webhook
 from receiptlab.contracts.intake import Intake
+from receiptlab.contracts.work import Work
 from receiptlab.errors import LabError, NotAFixture, Refused, WrongArgument
 from receiptlab.store import Store
 from receiptlab.values import sha256
@@ -141,7 +142,7 @@ def test_every_byte_offset_is_where_its_message_begins():
 @pytest.mark.parametrize("batch", [1, 2, 3, 500])
 def test_the_size_of_a_batch_changes_nothing_but_the_time(intake, batch):
     assert counted(mail(intake, INBOX.read_bytes(), batch=batch))["first_seen"] == 3
-    assert intake.counts() == (3, 5, 5)
+    assert intake.counted() == (3, 5, 5)
 
 
 def test_what_one_batch_holds_twice_is_a_redelivery_within_it(intake):
@@ -175,7 +176,7 @@ def test_a_batch_that_lost_a_race_is_taken_again_one_by_one(intake):
     report = mail(losing(intake, 1), data, progress=lambda report: done.append(report.first_seen))
     assert counted(report) == {"first_seen": 5}
     assert done == [5]
-    assert intake.counts() == (5, 5, 5)
+    assert intake.counted() == (5, 5, 5)
     assert intake.store.read("SELECT count(*) FROM letter") == [(5,)]
 
 
@@ -192,7 +193,7 @@ def test_a_refusal_that_is_no_lost_race_comes_out(intake):
         take_in(other, intake, letters(io.BytesIO(letter()), "acme", "inbox"), now=0)
     with pytest.raises(Refused, match="other"):
         mail(losing(intake, 9, reason="other"), letter())
-    assert intake.counts() == (0, 0, 0)
+    assert intake.counted() == (0, 0, 0)
 
 
 def test_stopped_between_two_batches_leaves_whole_batches(intake):
@@ -205,7 +206,7 @@ def test_stopped_between_two_batches_leaves_whole_batches(intake):
     data = b"".join(letter(key=f"<{number}>") for number in range(9))
     with pytest.raises(KeyboardInterrupt):
         take_in(intake.store, intake, stopped(), 3, now=0)
-    assert intake.counts() == (6, 6, 6)
+    assert intake.counted() == (6, 6, 6)
     assert intake.store.read("SELECT count(*) FROM letter") == [(6,)]
     assert counted(mail(intake, data)) == {"first_seen": 3, "redelivered": 6}
 
@@ -217,7 +218,7 @@ def test_stopped_within_a_batch_leaves_nothing_of_it(intake, monkeypatch):
     monkeypatch.setattr(Letter, "write", stop)
     with pytest.raises(KeyboardInterrupt):
         mail(intake, letter())
-    assert intake.counts() == (0, 0, 0)
+    assert intake.counted() == (0, 0, 0)
 
 
 @pytest.mark.parametrize("wrong", [{"batch": 0}, {"batch": True}, {"now": -1}, {"now": batches.LATEST + 1}])
@@ -549,7 +550,7 @@ def test_a_fixture_that_is_none_or_lacks_the_tables_is_left_as_it_is(tmp_path):
     with pytest.raises(NotAFixture, match="not-sqlite"):
         lab(INBOX, "--db", other)
     assert other.read_bytes() == b"something else"
-    Store.create(tmp_path / "plain.db", Intake.SCHEMA).close()
+    Store.create(tmp_path / "plain.db", Work.SCHEMA).close()
     with pytest.raises(NotAFixture, match="table letter"):
         lab(INBOX, "--db", tmp_path / "plain.db")
     with pytest.raises(command.Unusable, match="give two files"):

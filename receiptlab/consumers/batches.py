@@ -14,19 +14,20 @@ from typing import ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
 from receiptlab.contracts.intake import Intake
-from receiptlab.contracts.items import Changed, FirstSeen, Staged
+from receiptlab.contracts.items import Changed, FirstSeen, Redelivered, Staged
+from receiptlab.contracts.work import Work
 from receiptlab.errors import Refused, WrongArgument
 from receiptlab.store import Store
 from receiptlab.values import MAX_INTEGER, integer
 
 RETAIN = 1_000
-"""How long a receipt keeps its key and reference, in the caller's unit of time."""
+"""How long a receipt keeps its key and reference where nothing else is said, in the caller's unit of time."""
 
 TOMBSTONE = 2_000
-"""How long a redelivery is recognised at all, in the caller's unit of time."""
+"""How long a redelivery is recognised at all where nothing else is said, in the caller's unit of time."""
 
 LATEST = MAX_INTEGER - TOMBSTONE
-"""The largest `now`."""
+"""The largest `now` with these."""
 
 BATCH = 5_000
 """Deliveries in one transaction. It holds the write lock for about a quarter of a second; in smaller
@@ -89,9 +90,12 @@ class Report:
     broken: int = 0
     named: list[Broken] = field(default_factory=list)
     """The first broken entries, at most `NAMED`."""
+    work: int = 0
+    """How many rows of work were staged. It counts no deliveries, so `counts` leaves it out."""
 
-    def count(self, what: str | Broken) -> None:
-        """Count one delivery, by the name of its count, or a broken entry."""
+    def count(self, what: str | Broken, work: int = 0) -> None:
+        """Count one delivery, by the name of its count, or a broken entry; and the work staged for it."""
+        self.work += work
         if isinstance(what, Broken):
             self.broken += 1
             self.named += [what] if len(self.named) < NAMED else []
@@ -99,8 +103,8 @@ class Report:
             setattr(self, what, getattr(self, what) + 1)
 
     def counts(self) -> dict[str, int]:
-        """Every count by its name."""
-        return {name: value for name, value in vars(self).items() if name != "named"}
+        """How many deliveries were what, by the name of the count."""
+        return {name: value for name, value in vars(self).items() if name not in ("named", "work")}
 
 
 def take_in(
@@ -111,6 +115,9 @@ def take_in(
     *,
     now: int,
     progress: Callable[[Report], object] | None = None,
+    processors: Iterable[tuple[str, str]] = (),
+    retain: int = RETAIN,
+    tombstone: int = TOMBSTONE,
 ) -> Report:
     """Take every delivery in, at most `batch` in one transaction, and report what they were.
 
@@ -119,35 +126,44 @@ def take_in(
     item nothing is written, so taking the same source in again changes nothing. A batch that lost a race
     is rolled back and taken again one by one; what loses again is reported as broken.
 
-    `now` is the caller's time, at most `LATEST`. `progress` is called with the report after each batch.
-    Raises WrongType or WrongValue for `batch` and `now`, Refused (no-transaction) when `intake` is not
-    of `store`, and what `Store.write` raises; whole batches that were taken in before stay.
+    For each of `processors`, pairs of a name and a revision, every accepted revision gets its work in the
+    same transaction, a redelivered one where it has none; then `now` is in milliseconds. `retain` and
+    `tombstone` say how long from `now` a receipt is kept whole, and known at all.
+
+    `now` is the caller's time; `now + tombstone` must fit in 64 bits. `progress` is called with the report
+    after each batch. Raises WrongType or WrongValue, Refused (no-transaction) when `intake` is not of
+    `store`, and what `Store.write` raises; whole batches that were taken in before stay.
     """
     integer("batch", batch, low=1)
-    integer("now", now, high=LATEST)
-    report = Report()
+    horizons = _horizons(retain, tombstone, now)
+    processors = tuple(processors)
+    work = Work(store) if processors else None
+    taking, report = _Taking(store, intake, work, processors, horizons), Report()
     for group in _groups(deliveries, batch):
         try:
-            found = _together(store, intake, group, now)
+            found = taking.together(group)
         except Refused as refused:
             if refused.reason not in RACED:
                 raise
-            found = [_alone(store, intake, delivery, now) for delivery in group]
-        for what in found:
-            report.count(what)
+            found = [taking.alone(delivery) for delivery in group]
+        for what, staged in found:
+            report.count(what, staged)
         if progress is not None:
             progress(report)
     return report
 
 
 def forget(store: Store, *kinds: type[Delivery]) -> int:
-    """Delete the domain rows of every identity whose erasure the outbox announces. Returns how many.
+    """Delete the domain rows of every identity whose erasure the outbox announces, and the results of its
+    work where there are any. Returns how many.
 
     Erasing a receipt does not know the consumer's tables. So a consumer runs this after each erasure,
     and scrubs after it. Twice is as once.
     """
+    tables = [kind.TABLE for kind in kinds]
     with store.write() as db:
-        return sum(db.execute(_FORGET.format(table=kind.TABLE)).rowcount for kind in kinds)
+        tables += [name for (name,) in db.execute(_RESULTS)]
+        return sum(db.execute(_FORGET.format(table=table)).rowcount for table in tables)
 
 
 def flaw(name: str, value: str) -> str:
@@ -156,6 +172,7 @@ def flaw(name: str, value: str) -> str:
     return f"{name} has a control character (U+{ord(found):04X})" if found else ""
 
 
+_RESULTS = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = 'result'"
 _FORGET = "DELETE FROM {table} WHERE identity IN (SELECT subject FROM outbox WHERE topic = 'erased')"
 
 
@@ -171,45 +188,63 @@ def _groups(deliveries: Iterable[Delivery | Broken], batch: int) -> Iterator[lis
         yield group
 
 
-def _together(store: Store, intake: Intake, group: list[Delivery | Broken], now: int) -> list[str | Broken]:
-    with store.write() as db:
-        return [_one(db, intake, delivery, now) for delivery in group]
+def _horizons(retain: int, tombstone: int, now: int) -> tuple[int, int, int]:
+    integer("tombstone", tombstone)
+    integer("retain", retain, high=tombstone)
+    integer("now", now, high=MAX_INTEGER - tombstone)
+    return now + retain, now + tombstone, now
 
 
-def _alone(store: Store, intake: Intake, delivery: Delivery | Broken, now: int) -> str | Broken:
-    try:
-        return _together(store, intake, [delivery], now)[0]
-    except Refused as refused:
-        if refused.reason not in RACED:
-            raise
-        return Broken(delivery.place, str(refused))
+class _Taking(NamedTuple):
+    """One run of `take_in`: where to, whose work to stage, and retain_until, tombstone_until and now."""
 
+    store: Store
+    intake: Intake
+    work: Work | None
+    processors: tuple[tuple[str, str], ...]
+    horizons: tuple[int, int, int]
 
-def _one(db: Connection, intake: Intake, delivery: Delivery | Broken, now: int) -> str | Broken:
-    """Classify, and stage what is new. It sees what this transaction has staged before it."""
-    if isinstance(delivery, Broken):
-        return delivery
-    one = delivery
-    try:
-        known = intake.classify(one.key_kind, one.tenant, one.namespace, one.key, one.digest)
-    except WrongArgument as error:
-        return Broken(one.place, str(error))
-    if isinstance(known, (FirstSeen, Changed)):
-        return _stage(db, intake, one, known, now)
-    return known.found.replace("-", "_")
+    def together(self, group: list[Delivery | Broken]) -> list[tuple[str | Broken, int]]:
+        with self.store.write() as db:
+            return [self._one(db, delivery) for delivery in group]
 
+    def alone(self, delivery: Delivery | Broken) -> tuple[str | Broken, int]:
+        try:
+            return self.together([delivery])[0]
+        except Refused as refused:
+            if refused.reason not in RACED:
+                raise
+            return Broken(delivery.place, str(refused)), 0
 
-def _stage(db: Connection, intake: Intake, one: Delivery, known: FirstSeen | Changed, now: int) -> str:
-    what, topic, disposition = "first_seen", one.TABLE, "accepted"
-    horizons = (now + RETAIN, now + TOMBSTONE, now)
-    if isinstance(known, FirstSeen):
-        staged = intake.stage_first(db, known, one.place, *horizons)
-    elif one.corrects(db, known):
-        what = "changed"
-        staged = intake.stage_revision(db, known.handle, one.place, *horizons)
-    else:
-        what, topic, disposition = "collisions", "collision", "collision"
-        staged = intake.stage_collision(db, known.handle, one.place, now)
-    one.write(db, staged, disposition, now)
-    outbox.stage(db, topic, staged.identity, now)
-    return what
+    def _one(self, db: Connection, one: Delivery | Broken) -> tuple[str | Broken, int]:
+        """Classify, and stage what is new. It sees what this transaction has staged before it."""
+        if isinstance(one, Broken):
+            return one, 0
+        try:
+            known = self.intake.classify(one.key_kind, one.tenant, one.namespace, one.key, one.digest)
+        except WrongArgument as error:
+            return Broken(one.place, str(error)), 0
+        if isinstance(known, (FirstSeen, Changed)):
+            return self._stage(db, one, known)
+        again = isinstance(known, Redelivered)
+        work = self._work(db, known.item.identity, known.revision) if again else 0
+        return known.found.replace("-", "_"), work
+
+    def _stage(self, db: Connection, one: Delivery, known: FirstSeen | Changed) -> tuple[str, int]:
+        what, topic, disposition, now = "first_seen", one.TABLE, "accepted", self.horizons[-1]
+        if isinstance(known, FirstSeen):
+            staged = self.intake.stage_first(db, known, one.place, *self.horizons)
+        elif one.corrects(db, known):
+            what = "changed"
+            staged = self.intake.stage_revision(db, known.handle, one.place, *self.horizons)
+        else:
+            what, topic, disposition = "collisions", "collision", "collision"
+            staged = self.intake.stage_collision(db, known.handle, one.place, now)
+        one.write(db, staged, disposition, now)
+        outbox.stage(db, topic, staged.identity, now)
+        return what, self._work(db, staged.identity, staged.revision)
+
+    def _work(self, db: Connection, identity: str, revision: int) -> int:
+        """Stage the work of each processor; returns how many rows are new. A collision gets none."""
+        now = self.horizons[-1]
+        return sum(self.work.stage_work(db, identity, revision, *each, now) for each in self.processors)

@@ -1,4 +1,5 @@
-"""The command `intake`: takes a file of letters or of webhook deliveries into a fixture.
+"""The command `intake`: takes a file of letters or of webhook deliveries into a fixture, and stages the work
+of the processors that are named.
 
 Exit status: 0 nothing was broken, 1 something was skipped, 2 the file could not be used.
 """
@@ -17,24 +18,27 @@ from rich.console import Console
 from rich.progress import Progress
 
 from receiptlab import terminal
-from receiptlab.consumers import mailbox, webhooks
-from receiptlab.consumers.batches import LATEST, Broken, Delivery, Report, take_in
+from receiptlab.consumers import clock, mailbox, options, webhooks, worker
+from receiptlab.consumers.batches import Broken, Delivery, Report, take_in
+from receiptlab.consumers.options import Unusable
 from receiptlab.contracts.intake import ARGUMENTS, Intake
-from receiptlab.errors import LabError, WrongArgument
+from receiptlab.contracts.work import Work
+from receiptlab.errors import WrongArgument
 from receiptlab.store import Store
-from receiptlab.values import integer
 
-SCHEMA = (*Intake.SCHEMA, *mailbox.SCHEMA, *webhooks.SCHEMA)
+SCHEMA = (*Work.SCHEMA, *mailbox.SCHEMA, *webhooks.SCHEMA, *worker.SCHEMA)
 """The tables of a fixture that the command makes."""
 
 FORMATS = ("jsonl", "mbox")
 """What FILE can be."""
 
+RETAIN = 7 * 86_400
+"""How long a receipt keeps its key and reference, in seconds: a week."""
+
+TOMBSTONE = 30 * 86_400
+"""How long a redelivery is recognised at all, in seconds: thirty days."""
+
 _HEAD = 4_096
-
-
-class Unusable(LabError):
-    """The file, or an option about it, cannot be used; nothing was taken in."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -46,15 +50,30 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--namespace", metavar="NAME", help="the mailbox's name (default: the name of FILE); mbox only"
     )
-    parser.add_argument(
-        "--now",
-        type=_now,
-        default=0,
-        metavar="N",
-        help="the time to write down (default 0: no clock is read)",
-    )
     parser.add_argument("--format", choices=FORMATS, help="left out: guessed from the first bytes")
+    _add_work(parser)
+    options.add_now(parser)
     parser.set_defaults(command=run)
+
+
+def _add_work(parser: argparse.ArgumentParser) -> None:
+    processor, revision = (options.name(each, each) for each in ("processor", "processor_revision"))
+    parser.add_argument(
+        "--processor", action="append", default=[], type=processor, metavar="NAME",
+        help="stage the work of this processor on every accepted item; may be said again",
+    )  # fmt: skip
+    parser.add_argument(
+        "--processor-revision", default="1", type=revision, metavar="R",
+        help="the revision of these processors (default 1); another one works on everything anew",
+    )  # fmt: skip
+    parser.add_argument(
+        "--retain", type=options.seconds(), default=RETAIN * 1_000, metavar="SECONDS",
+        help="how long a receipt keeps its key and reference, and its work (default: a week)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep-tombstone", type=options.seconds(), default=TOMBSTONE * 1_000, metavar="SECONDS",
+        help="how long a redelivery is recognised at all (default: 30 days)",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,22 +83,27 @@ def run(options: argparse.Namespace) -> int:
     `Store.open` and `Store.create` raise, and OSError when FILE cannot be read.
     """
     _check("tenant", options.tenant)
+    if options.keep_tombstone < options.retain:
+        raise Unusable("--keep-tombstone is shorter than --retain; a tombstone is what is left after that")
     if os.path.exists(options.db) and os.path.samefile(options.file, options.db):
         raise Unusable(f"{options.db} is FILE and FIXTURE in one; give two files")
+    processors = [(each, options.processor_revision) for each in dict.fromkeys(options.processor)]
     with open(options.file, "rb") as file:
         kind = options.format or _guess(options.file, file)
         source = _source(kind, file, options)
         with _store(options.db) as store, _bar(file) as progress:
-            report = take_in(store, Intake(store), source, now=options.now, progress=progress)
-    _tell(report)
+            report = take_in(
+                store,
+                Intake(store),
+                source,
+                now=clock.milliseconds() if options.now is None else options.now,
+                progress=progress,
+                processors=processors,
+                retain=options.retain,
+                tombstone=options.keep_tombstone,
+            )
+    _tell(report, bool(processors))
     return 1 if report.broken else 0
-
-
-def _now(text: str) -> int:
-    try:
-        return integer("now", int(text), high=LATEST)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be an integer from 0 to {LATEST}") from None
 
 
 def _source(kind: str, file: BinaryIO, options: argparse.Namespace) -> Iterator[Delivery | Broken]:
@@ -132,11 +156,12 @@ def _bar(file: BinaryIO) -> Iterator[Callable[[Report], object] | None]:
         yield lambda report: bar.update(task, completed=file.tell())
 
 
-def _tell(report: Report) -> None:
-    """Print the counts, and on standard error what was broken."""
+def _tell(report: Report, worked: bool) -> None:
+    """Print the counts, that of the work staged too, and on standard error what was broken."""
     for place, why in report.named:
         print(terminal.printable(f"{place}: {why}; it was skipped"), file=sys.stderr)
     if report.broken > len(report.named):
         print(f"{report.broken - len(report.named)} more were skipped", file=sys.stderr)
     rows = [(name.replace("_", " "), value) for name, value in report.counts().items()]
+    rows += [("work staged", report.work)] if worked else []
     terminal.console().print(terminal.grid("", ("what", "how many"), rows))

@@ -127,7 +127,7 @@ class Reserving(Contract):
 
     def sweep(self, worker: str, token: int, limit: int, max_attempts: int, now: int) -> Swept:
         """One chunk of a sweep, at most `limit` of each kind, under the sweeper's lease: claims that have
-        ended are pending again, what is spent is dead, receipts are compacted, tombstones removed. It looks
+        ended are failed and due, what is spent is dead, receipts are compacted, tombstones removed. It looks
         for them before it takes the lock, and at each again inside. With the last chunk the lease goes
         back. Refused: lease-lost."""
         call = checked(ARGUMENTS, arguments(locals()))
@@ -149,7 +149,7 @@ class Reserving(Contract):
                 self._bury(db, row, call.now)
                 buried += 1
             elif ended:
-                db.execute(MOVE, ("pending", row.due, None, call.now, row.work))
+                db.execute(MOVE, ("failed", row.due, None, call.now, row.work))
             expired += ended
             self.store.reach("after_work")
         receipts = self.intake.stage_sweep(db, call.limit, call.now)

@@ -1,0 +1,103 @@
+"""What the commands over a fixture share: options in seconds, the time, names, and opening it.
+
+On the command line times are in seconds; what the contracts get is in milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+
+from receiptlab.contracts.claims import ARGUMENTS, LATEST, LONGEST
+from receiptlab.contracts.work import Work
+from receiptlab.errors import LabError, NotAFixture, WrongArgument
+from receiptlab.store import Store
+from receiptlab.values import integer
+
+ATTEMPTS = 5
+"""How often an item is tried, where nothing else is said."""
+
+
+class Unusable(LabError):
+    """A file, or an option about it, cannot be used; nothing was changed."""
+
+
+def moment(text: str) -> int:
+    """A time in milliseconds, as the contracts take it."""
+    return whole(text, 0, LATEST)
+
+
+def whole(text: str, low: int, high: int) -> int:
+    """An integer within bounds; for argparse."""
+    try:
+        return integer("it", int(text), low, high)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an integer from {low} to {high}") from None
+
+
+def ruled(name: str, low: int, high: int) -> Callable[[str], int]:
+    """An argparse type: an integer within bounds."""
+
+    def rule(text: str) -> int:
+        return whole(text, low, high)
+
+    rule.__name__ = name
+    return rule
+
+
+def seconds(low: int = 0) -> Callable[[str], int]:
+    """An argparse type: seconds, fractions too, of at least `low` milliseconds. Gives milliseconds."""
+
+    def rule(text: str) -> int:
+        try:
+            given = Decimal(text) * 1_000
+            if given.is_finite() and low <= given <= LONGEST:
+                return int(given)
+        except InvalidOperation:
+            pass
+        shown = f"at least {Decimal(low) / 1_000}, and at most {LONGEST // 1_000}"
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, {shown}")
+
+    return rule
+
+
+def name(option: str, rule: str) -> Callable[[str], str]:
+    """An argparse type: a name that passes the contract's rule for it."""
+
+    def check(text: str) -> str:
+        try:
+            return ARGUMENTS[rule](option, text)
+        except WrongArgument as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return check
+
+
+def opened(path: str, *more: str) -> Store:
+    """The fixture, with the tables of work and those of `more`. Raises Unusable where it lacks them, and
+    what `Store.open` raises."""
+    store = Store.open(path)
+    try:
+        store.require((*Work.SCHEMA, *more))
+    except NotAFixture as error:
+        store.close()
+        if error.reason != "tables":
+            raise
+        how = "take items into a new fixture with: intake FILE --db FIXTURE --processor NAME"
+        raise Unusable(f"{path} lacks the tables of work, or has those of another version; {how}") from None
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def add_db(parser: argparse.ArgumentParser) -> None:
+    """Add --db, for a fixture that is there."""
+    parser.add_argument("--db", required=True, metavar="FIXTURE", help="a fixture that intake made")
+
+
+def add_now(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add --now."""
+    text = f"the time in milliseconds (default: the clock){more}"
+    parser.add_argument("--now", type=moment, metavar="N", help=text)
