@@ -363,3 +363,28 @@ def test_a_jump_ends_leases_and_goes_past_everything(party, receiver):
     receiver.apply(**effect | {"key": "j", "subject": "shop/work-3", "revision": 2, "fence": 50})
     party.dispatch.jump(receiver, 7)
     assert party.owner.look("shop", "work-3").state == "result-recorded", "the receiver has its effect"
+
+
+def test_the_longest_names_of_an_owner_are_no_obstacle(party, receiver):
+    """A message that the receiver cannot take would hold up all behind it."""
+    longest = "ü" * 128
+    call = {"scope": longest, "work": longest, "revision": 1, "epoch": 1, "policy": "policy-1"}
+    party.owner.add(**call, now=0)
+    party.owner.claim(**CLAIM | {"scope": longest, "work": longest})
+    party.owner.accept(**RESULT | call | {"key": longest, "fence": 1, "result_digest": sha256("x")})
+    assert party.dispatch.send(to_file(party.dispatch, receiver, 1), 10, 1) == (3, 0, 0, "")
+
+
+def test_a_look_up_that_is_refused_for_another_reason_is_no_answer(party):
+    sent = []
+
+    def receive(message):
+        sent.append(message.outbox)
+        raise InjectedFault("after_commit")
+
+    def look_up(message):
+        raise Refused("writer-fenced", "not for you")
+
+    for _ in range(2):
+        party.dispatch.send(receive, 1, 1, keyed=False, look_up=look_up)
+    assert sent == [1]

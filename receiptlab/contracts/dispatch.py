@@ -175,7 +175,8 @@ class Dispatch(Contract):
 
     def jump(self, receiver: Receiver, now: int) -> None:
         """After a restore: let every fence and revision go past what the receiver has seen of this owner.
-        No lease survives, and work whose effect the receiver has is not done again."""
+        No lease survives, and work whose effect the receiver has is not done again. Of the receiver only
+        `known` is asked."""
         integer("now", now)
         owner, subjects = self.writer().owner, self.store.read(_SUBJECTS)
         seen = [receiver.known(owner, f"{scope}/{work}") for scope, work in subjects]
@@ -228,10 +229,8 @@ class Dispatch(Contract):
             return self._mark(message, "unclear", "the answer was lost", now), ""
         try:
             look_up(message)
-        except Refused:
-            return "", ""
         except (Definite, Indefinite) as error:
-            return "", error.reason
+            return "", "" if error.reason == "not-found" else error.reason
         return self._mark(message, "acknowledged", "found by a look-up", now), ""
 
     def _mark(self, message: Message, state: str, told: str, now: int) -> str:

@@ -43,12 +43,15 @@ SCHEMA = (
 ENFORCED = ("fence", "isolation")
 """What kept the old instance away: the receiver's fence, or that it cannot reach the receiver."""
 
+MAX_NAME = 1_100
+"""The longest key and subject, in bytes. An owner makes each of two texts of 128 characters."""
+
 ARGUMENTS = {
     "owner": text,
     "generation": integer,
     "instance": text,
-    "key": sized(1, 1_024),
-    "subject": text,
+    "key": sized(1, MAX_NAME),
+    "subject": sized(1, MAX_NAME),
     "revision": integer,
     "fence": integer,
     "digest": hex_digest,
@@ -129,12 +132,12 @@ def writer_fenced(call: SimpleNamespace, seen: Seen) -> None:
 
 
 def key_reused(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.saved and seen.saved[-1] != call.digest:
+    if seen.saved and seen.saved[-2:] != (call.subject, call.digest):
         raise Refused("key-reused", "this operation key named another effect; take a new key")
 
 
 def replay(call: SimpleNamespace, seen: Seen) -> Effect | None:
-    return Effect(*seen.saved[:-1], outcome="replayed") if seen.saved else None
+    return Effect(*seen.saved[:-2], outcome="replayed") if seen.saved else None
 
 
 def fence(call: SimpleNamespace, seen: Seen) -> None:
@@ -161,7 +164,7 @@ _LAST = "SELECT coalesce(max(generation), 0) FROM writer WHERE owner = :owner"
 _FENCE = "UPDATE writer SET fenced_at = :now WHERE owner = :owner AND fenced_at IS NULL"
 _REGISTER = "INSERT INTO writer VALUES (:owner, :generation, :instance, :now, NULL)"
 _WRITER = "SELECT instance, fenced_at FROM writer WHERE owner = :owner AND generation = :generation"
-_SAVED = "SELECT id, generation, accepted_at, digest FROM effect WHERE owner = :owner AND key = :key"
+_SAVED = "SELECT id, generation, accepted_at, subject, digest FROM effect WHERE owner = :owner AND key = :key"
 _HIGHEST = "SELECT max(fence) FROM effect WHERE owner = :owner AND subject = :subject"
 _EFFECT = """INSERT INTO effect (owner, key, generation, subject, revision, fence, digest, accepted_at)
     VALUES (:owner, :key, :generation, :subject, :revision, :fence, :digest, :now)"""
@@ -258,7 +261,7 @@ class Receiver(Contract):
         rows = self.store.read(_SAVED, vars(call))
         if not rows:
             raise Refused("not-found", "no effect is known under this key")
-        return Effect(*rows[0][:-1], outcome="read")
+        return Effect(*rows[0][:-2], outcome="read")
 
     def known(self, owner: str, subject: str) -> Known:
         """How far this owner's effects on the subject have come."""

@@ -1,0 +1,1017 @@
+"""The receiver over HTTP: what a client can rely on, whatever happens to the connection; the owner's side of
+it; and somebody else's client, the one of stripe."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import stripe
+
+from receiptlab.cli import main
+from receiptlab.consumers.http_receiver import Service
+from receiptlab.consumers.http_requests import MAX_BODY, Handler
+from receiptlab.consumers.http_sender import Remote, Unanswered, look_up_over_http, over_http
+from receiptlab.contracts import dispatch as sending
+from receiptlab.contracts.dispatch import Dispatch, Message
+from receiptlab.contracts.owner import Owner
+from receiptlab.contracts.receiver import SCHEMA, Receiver, Writer
+from receiptlab.errors import Indefinite, InjectedFault, NotWritten, Refused, WrongValue
+from receiptlab.store import Store
+from receiptlab.values import sha256
+from tests.conftest import RESULT, WORK
+
+ROOT = Path(__file__).parent.parent
+KEY = {"Idempotency-Key": "key-1"}
+MESSAGE = Message(1, "shop/key-1", "shop/order-17", 1, 1, sha256("result 1"))
+WAIT_S = 20
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.create(tmp_path / "receiver.db", SCHEMA, timeout_ms=300) as store:
+        yield store
+
+
+@pytest.fixture
+def service(store):
+    with Service(store, patience_ms=5_000).running() as service:
+        yield service
+
+
+@pytest.fixture
+def owed(tmp_path):
+    """An owner's file with two accepted results that are owed."""
+    with Store.create(tmp_path / "owner.db", sending.SCHEMA) as store:
+        owner = Owner(store)
+        for number in (1, 2):
+            named = {"work": f"order-{number}"}
+            owner.add(**WORK | named, revision=1, epoch=1, policy="policy-1", now=0)
+            owner.claim(**WORK | named, actor="worker-a", now=100, until=160)
+            owner.accept(**RESULT | named | {"key": f"key-{number}"})
+        yield Dispatch(store)
+
+
+class Answer:
+    def __init__(self, answer):
+        self.status, self.headers, self.body = answer.status, answer.headers, answer.read()
+
+    def json(self):
+        return json.loads(self.body)
+
+    def problem(self):
+        told = self.json()
+        assert self.headers["Content-Type"] == "application/problem+json"
+        assert sorted(told) == ["detail", "reason", "status", "title", "type"]
+        assert told["status"] == self.status
+        return self.status, told["reason"]
+
+
+def connect(service):
+    return http.client.HTTPConnection(*service.server_address, timeout=WAIT_S)
+
+
+def ask(service, method, path, headers=None, body=None):
+    with contextlib.closing(connect(service)) as connection:
+        connection.request(method, path, body, headers or {})
+        return Answer(connection.getresponse())
+
+
+def post(service, headers=KEY, body=b"amount=1", path="/v1/charges"):
+    return ask(service, "POST", path, headers, body)
+
+
+def raw(service, *parts, end=True):
+    """What comes back for these bytes. `end` says that nothing more will come."""
+    with socket.create_connection(service.server_address, timeout=WAIT_S) as connection:
+        for part in parts:
+            connection.sendall(part)
+        if end:
+            connection.shutdown(socket.SHUT_WR)
+        return read_all(connection)
+
+
+def read_all(connection):
+    told = b""
+    for _ in range(1_000):
+        part = connection.recv(65_536)
+        if not part:
+            return told
+        told += part
+    raise AssertionError("it never ends")
+
+
+def head(*lines, request="POST /v1/charges HTTP/1.1"):
+    return "\r\n".join([request, "Host: x", *lines, "", ""]).encode("latin-1")
+
+
+def counts(store):
+    return dict(zip(Receiver.COUNTS, Receiver(store).counted(), strict=True))
+
+
+def effects(store):
+    return counts(store)["effects"]
+
+
+def writer_headers(writer, fence=1):
+    named = {"Owner": writer.owner, "Generation": writer.generation, "Instance": writer.instance}
+    named |= {"Subject": "shop/order-17", "Revision": 1, "Fence": fence}
+    return {f"Receiver-{name}": str(value) for name, value in named.items()}
+
+
+# The key.
+
+
+def test_a_replay_is_the_same_to_the_byte(service, store):
+    first, again = post(service), post(service)
+    assert (first.status, again.status, first.body) == (200, 200, again.body)
+    assert (first.headers.get("Idempotent-Replayed"), again.headers["Idempotent-Replayed"]) == (None, "true")
+    assert effects(store) == 1
+    assert first.json() | {"accepted_at": 0} == {
+        "owner": "anyone", "key": "key-1", "id": 1, "generation": 1, "accepted_at": 0,
+    }  # fmt: skip
+
+
+def test_a_replay_is_the_same_after_the_service_was_started_anew(store):
+    bodies = []
+    for _ in range(2):
+        with Service(store).running() as service:
+            bodies.append(post(service).body)
+    assert bodies[0] == bodies[1]
+    assert counts(store) == {"writers": 1, "effects": 1, "refusals": 0, "restore receipts": 0}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"body": b"amount=2"},
+        {"body": b""},
+        {"body": b"amount=1\n"},
+        {"path": "/v1/refunds"},
+        {"path": "/v1/charges?a=1"},
+        {"path": "/v1/charges/"},
+    ],
+)
+def test_a_key_that_comes_with_another_request_is_422(service, store, other):
+    post(service)
+    answer = post(service, **other)
+    assert answer.problem() == (422, "key-reused")
+    assert answer.json()["title"] == "Idempotency-Key is already used"
+    assert "draft-ietf-httpapi-idempotency-key-header" in answer.json()["type"]
+    assert counts(store) == {"writers": 1, "effects": 1, "refusals": 1, "restore receipts": 0}
+    assert post(service).status == 200
+
+
+def test_a_missing_key_is_400(service, store):
+    assert post(service, {}).problem() == (400, "key-missing")
+    assert effects(store) == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b" ", b'""', b'"', b'"a', b'"a"b"', b'"a\\b"', b'"a";p=1', b'"a" "b"', b'"a\\"', b"\xff", b"a\tb", b"a\x7fb", b"a\x01b", b'"\t"', "a\x85b".encode(), b"a" * 1_101, b"a" * 10_000, "\u00e9".encode() * 551],
+)  # fmt: skip
+def test_a_malformed_key_is_400(service, store, value):
+    assert post(service, {"Idempotency-Key": value}).problem() == (400, "key-malformed")
+    assert effects(store) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        (b"a", "a"),
+        (b'"a"', "a"),
+        (b"  a  ", "a"),
+        (b'"a\\"b\\\\c"', 'a"b\\c'),
+        (b'a"b', 'a"b'),
+        (b"a, b", "a, b"),
+        ("名前".encode(), "名前"),
+        (b"a" * 1_100, "a" * 1_100),
+    ],
+)
+def test_how_a_key_can_be_written(service, value, key):
+    assert post(service, {"Idempotency-Key": value}).json()["key"] == key
+
+
+def test_quoted_and_bare_are_one_key(service, store):
+    first = post(service, {"Idempotency-Key": '"abc"'})
+    again = post(service, {"Idempotency-Key": "abc"})
+    assert (again.body, again.headers["Idempotent-Replayed"]) == (first.body, "true")
+    assert effects(store) == 1
+
+
+def test_many_at_once_with_one_key_are_one_effect(service, store):
+    together = threading.Barrier(8, timeout=WAIT_S)
+
+    def one(_):
+        together.wait()
+        return post(service)
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(one, range(8)))
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.body for answer in answers}) == 1
+    assert sorted(answer.headers.get("Idempotent-Replayed", "") for answer in answers) == ["", *["true"] * 7]
+    assert effects(store) == 1
+
+
+def test_one_that_comes_while_the_first_still_runs_waits_and_gets_its_answer(store):
+    """The draft's 409 does not occur."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def reach(point):
+        if point == "after_effect":
+            inside.set()
+            assert go_on.wait(WAIT_S)
+
+    store.timeout_ms = WAIT_S * 1_000
+    with Service(store).running() as service, ThreadPoolExecutor(2) as pool:
+        service.reach = reach
+        first = pool.submit(post, service)
+        assert inside.wait(WAIT_S)
+        second = pool.submit(post, service)
+        assert not second.done()
+        go_on.set()
+        assert (first.result().status, second.result().status) == (200, 200)
+        assert second.result().headers["Idempotent-Replayed"] == "true"
+        assert second.result().body == first.result().body
+
+
+def test_a_lock_that_is_not_had_in_time_is_503_and_nothing_is_written(service, store):
+    with store.write():
+        answer = post(service)
+    assert answer.problem() == (503, "SQLITE_BUSY")
+    assert answer.headers["Retry-After"] == "1"
+    assert effects(store) == 0
+    assert post(service).headers.get("Idempotent-Replayed") is None
+
+
+def test_a_statement_that_fails_is_503(service, store):
+    with store.write() as db:
+        db.execute("CREATE TRIGGER full BEFORE INSERT ON effect BEGIN SELECT RAISE(ABORT, 'full'); END")
+    assert post(service).problem() == (503, "SQLITE_CONSTRAINT_TRIGGER")
+    assert effects(store) == 0
+
+
+def test_a_commit_that_fails_half_way_is_500(service):
+    def reach(point):
+        if point == "before_commit":
+            raise Indefinite("SQLITE_IOERR", "COMMIT failed")
+
+    service.reach = reach
+    assert post(service).problem() == (500, "SQLITE_IOERR")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
+def test_a_file_that_was_removed_gets_no_effects(service, store):
+    with contextlib.closing(connect(service)) as connection:
+        connection.request("POST", "/a", b"", KEY)
+        assert Answer(connection.getresponse()).status == 200
+        store.path.unlink()
+        connection.request("POST", "/b", b"", {"Idempotency-Key": "key-2"})
+        assert Answer(connection.getresponse()).problem() == (503, "gone")
+    assert post(service).problem() == (503, "gone")
+
+
+# Writers.
+
+
+def test_a_writer_writes_by_its_identity(service, store):
+    writer = Remote(service.url, 5_000).register("shop", "host-a")
+    answer = post(service, KEY | writer_headers(writer))
+    assert answer.json()["owner"] == "shop"
+    assert store.read("SELECT owner, generation, subject, revision, fence FROM effect") == [("shop", 1, "shop/order-17", 1, 1)]  # fmt: skip
+    assert post(service).json()["owner"] == "anyone"  # the same key of another owner
+
+
+def test_unknown_and_fenced_writers_are_403(service, store):
+    remote = Remote(service.url, 5_000)
+    old = remote.register("shop", "host-a")
+    assert post(service, KEY | writer_headers(Writer("shop", 7, "host-z"))).problem() == (
+        403,
+        "writer-unknown",
+    )
+    assert remote.register("shop", "host-b").generation == 2
+    assert post(service, KEY | writer_headers(old)).problem() == (403, "writer-fenced")
+    with pytest.raises(Refused, match="writer-fenced"):
+        remote.register("shop", "host-a")
+    assert counts(store)["refusals"] == 2
+
+
+def test_a_lower_fence_is_412(service):
+    writer = Remote(service.url, 5_000).register("shop", "host-a")
+    post(service, KEY | writer_headers(writer, fence=2))
+    other = {"Idempotency-Key": "key-2"}
+    assert post(service, other | writer_headers(writer, fence=1)).problem() == (412, "fence")
+    assert post(service, other | writer_headers(writer, fence=2)).status == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Receiver-Owner": None},
+        {"Receiver-Fence": None},
+        {"Receiver-Fence": "-1"},
+        {"Receiver-Fence": "1_0"},
+        {"Receiver-Fence": "1" * 5_000},
+        {"Receiver-Instance": ""},
+        {"Receiver-Subject": b"a\xff"},
+    ],
+)
+def test_half_a_writer_is_400(service, store, change):
+    writer = Remote(service.url, 5_000).register("shop", "host-a")
+    headers = {name: value for name, value in (writer_headers(writer) | change).items() if value is not None}
+    assert post(service, KEY | headers).problem() == (400, "writer")
+    assert effects(store) == 0
+
+
+@pytest.mark.parametrize("change", [{"Receiver-Fence": "9" * 19}, {"Receiver-Subject": "s" * 1_101}])
+def test_what_the_contract_does_not_take_is_400(service, store, change):
+    writer = Remote(service.url, 5_000).register("shop", "host-a")
+    assert post(service, KEY | writer_headers(writer) | change).problem() == (400, "wrong-argument")
+    assert effects(store) == 0
+
+
+def test_registering_needs_both_names(service):
+    assert post(service, {"Receiver-Owner": "shop"}, path="/writers").problem() == (400, "writer")
+
+
+def test_whom_the_service_writes_for_can_be_fenced(store):
+    with Service(store, "shop").running() as service:
+        assert post(service).json()["owner"] == "shop"
+        assert Remote(service.url, 5_000).register("shop", "host-b").generation == 2
+        assert post(service, {"Idempotency-Key": "key-2"}).problem() == (403, "writer-fenced")
+    with pytest.raises(Refused, match="writer-fenced"):
+        Service(store, "shop")
+
+
+# Looking.
+
+
+def test_looking_up(service):
+    told = post(service, {"Idempotency-Key": "a b/ü".encode()}).json()
+    assert ask(service, "GET", "/effects?owner=anyone&key=a+b%2F%C3%BC").json() == told
+    assert ask(service, "GET", "/effects?owner=anyone&key=other").problem() == (404, "not-found")
+    assert ask(service, "GET", "/known?owner=anyone&subject=request").json() == {"fence": 0, "revision": 0}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?",
+        "?owner=a",
+        "?key=a",
+        "?owner=a&key=b&key=c",
+        "?owner=a&key=b&more=c",
+        "?owner=%FF&key=a",
+        "?owner",
+    ],
+)
+def test_a_query_that_asks_for_something_else_is_400(service, query):
+    assert ask(service, "GET", f"/effects{query}").problem() == (400, "query")
+
+
+def test_a_query_that_the_contract_does_not_take_is_400(service):
+    assert ask(service, "GET", "/effects?owner=&key=a").problem() == (400, "wrong-argument")
+    assert ask(service, "GET", "/effects?owner=a&key=" + "k" * 1_101).problem() == (400, "wrong-argument")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", "/writers", 405, "POST"),
+        ("POST", "/effects?owner=a&key=b", 405, "GET"),
+        ("POST", "/known", 405, "GET"),
+        ("PUT", "/v1/charges", 405, "POST"),
+        ("PATCH", "/v1/charges", 405, "POST"),
+        ("DELETE", "/effects", 405, "GET"),
+        ("OPTIONS", "/v1/charges", 405, "POST"),
+        ("HEAD", "/effects", 405, "GET"),
+        ("FLY", "/v1/charges", 501, None),
+        ("GET", "/v1/charges", 404, None),
+    ],
+)
+def test_other_methods_and_paths(service, store, method, path, status, allow):
+    answer = ask(service, method, path, KEY, b"amount=1" if method != "GET" else None)
+    assert (answer.status, answer.headers["Allow"]) == (status, allow)
+    assert answer.body == b"" if method == "HEAD" else answer.problem()
+    assert effects(store) == 0
+
+
+def test_head_gets_no_body(service):
+    assert raw(service, head(request="HEAD /effects HTTP/1.1")).endswith(b"\r\n\r\n")
+
+
+# Bodies and connections.
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ([], 411),
+        (["Content-Length: x"], 400),
+        (["Content-Length: -1"], 400),
+        (["Content-Length: +1"], 400),
+        (["Content-Length: 1_0"], 400),
+        (["Content-Length: ²"], 400),
+        (["Content-Length: "], 400),
+        (["Content-Length: 1, 1"], 400),
+        (["Content-Length: 1", "Content-Length: 1"], 400),
+        (["Content-Length: 99999999999999999999"], 400),
+        (["Content-Length: 1", "Transfer-Encoding: chunked"], 411),
+        (["Transfer-Encoding: chunked"], 411),
+        ([f"Content-Length: {MAX_BODY + 1}"], 413),
+        (["Content-Length: 2"], 400),
+    ],
+)
+def test_bodies_that_are_not_taken(service, store, lines, status):
+    told = raw(service, head("Idempotency-Key: k", *lines), b"1")
+    assert told.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"Connection: close" in told
+    assert told.count(b"HTTP/1.1 ") == 1
+    assert effects(store) == 0
+
+
+def test_the_longest_body_is_taken_and_a_longer_one_is_not_read(service, store):
+    assert post(service, body=b"a" * MAX_BODY).status == 200
+    assert post(service, {"Idempotency-Key": "k"}, b"a" * (MAX_BODY + 1)).problem() == (413, "too-large")
+    assert effects(store) == 1
+
+
+def test_a_body_that_is_cut_has_no_effect(service, store):
+    for sent in (0, 1, 7):
+        told = raw(service, head("Idempotency-Key: k", "Content-Length: 8"), b"amount=1"[:sent])
+        assert b'"reason": "cut"' in told
+    assert effects(store) == 0
+
+
+@pytest.mark.parametrize("left_out", [1, 2, 3, 4, 8])
+def test_a_head_that_is_cut_has_no_effect(service, store, left_out):
+    """With no body, half a head may look like a request: under half a key."""
+    told = raw(service, head("Content-Length: 0", "Idempotency-Key: key-12345")[:-left_out])
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert b'"reason": "http"' in told
+    assert effects(store) == 0
+
+
+def test_a_connection_that_is_reset_in_the_body_has_no_effect(service, store):
+    connection = socket.create_connection(service.server_address, timeout=WAIT_S)
+    connection.sendall(head("Idempotency-Key: k", "Content-Length: 8") + b"amo")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    connection.close()
+    assert post(service).status == 200
+    assert effects(store) == 1
+
+
+def test_a_client_that_is_slow_is_given_up(store):
+    with Service(store, patience_ms=50).running() as service:
+        told = raw(service, head("Idempotency-Key: k", "Content-Length: 8"), b"amo", end=False)
+        assert told.startswith(b"HTTP/1.1 408 ")
+        assert b'"reason": "slow"' in told
+        assert raw(service, b"POST / HTTP/1.1\r\nHost", end=False) == b""
+        assert raw(service, b"POST", end=False) == b""
+    assert effects(store) == 0
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Idempotency-Key: a\rReceiver-Owner: shop"],
+        ["Idempotency-Key: a\r"],
+        ["Idempotency-Key: a\x00b"],
+        ["Idempotency-Key: a", "X-Other: a\x00b"],
+        ["Idempotency-Key: a\r\n b"],
+        ["Idempotency-Key : a"],
+        ["Idempotency-Key: a", "Idempotency-Key: b"],
+        ["Idempotency-Key: a", "idempotency-key: a"],
+        ["Idempotency-Key: a", "Receiver-Owner: shop\r\n\tx"],
+        ["Idempotency-Key: a", "no colon"],
+    ],
+)
+def test_headers_that_would_bring_others_in(service, store, lines):
+    told = raw(service, head("Content-Length: 0", *lines))
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert told.count(b"HTTP/1.1 ") == 1
+    assert effects(store) == 0
+
+
+def test_nothing_that_was_sent_comes_back_in_a_header(service):
+    told = raw(service, head("Content-Length: 0", "Idempotency-Key: x-y-z", request="POST /q-r-s HTTP/1.1"))
+    answer, _, body = told.partition(b"\r\n\r\n")
+    assert b"x-y-z" in body
+    assert b"x-y-z" not in answer and b"q-r-s" not in answer
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+        b"POST\r\n\r\n",
+        b"POST / HTTP/9.9\r\n\r\n",
+        b"POST / HTTP/x\r\n\r\n",
+        b"POST / a HTTP/1.1\r\n\r\n",
+        b"POST /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nA: " + b"a" * 70_000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\n" + b"A: a\r\n" * 200 + b"\r\n",
+    ],
+)
+def test_what_is_no_http_gets_a_problem(service, store, sent):
+    told = raw(service, sent)
+    assert told.startswith(b"HTTP/1.1 4") or told.startswith(b"HTTP/1.1 505")
+    assert b"application/problem+json" in told
+    assert effects(store) == 0
+
+
+def test_a_connection_serves_one_request_after_the_other(service, store):
+    with contextlib.closing(connect(service)) as connection:
+        for number in range(5):
+            connection.request("POST", "/a", b"body", {"Idempotency-Key": f"key-{number}"})
+            assert Answer(connection.getresponse()).json()["id"] == number + 1
+        kept = connection.sock
+        connection.request("POST", "/a", b"other body", {"Idempotency-Key": "key-0"})
+        assert Answer(connection.getresponse()).problem() == (422, "key-reused")
+        connection.request("POST", "/a", b"body", {})
+        assert Answer(connection.getresponse()).problem() == (400, "key-missing")
+        connection.request("GET", "/effects?owner=anyone&key=key-4")
+        assert Answer(connection.getresponse()).json()["id"] == 5
+        assert connection.sock is kept
+
+
+def test_requests_sent_in_one_go_are_answered_one_by_one(service, store):
+    one = head("Idempotency-Key: k", "Content-Length: 4") + b"body"
+    told = raw(
+        service, one, one, head("Connection: close", request="GET /known?owner=anyone&subject=s HTTP/1.1")
+    )
+    assert told.count(b"HTTP/1.1 200 OK") == 3
+    assert effects(store) == 1
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        head("Content-Length: 9999999", "Idempotency-Key: k"),
+        head("Transfer-Encoding: chunked", request="GET /effects HTTP/1.1"),
+        head("Content-Length: 5", request="PUT /a HTTP/1.1"),
+    ],
+)
+def test_a_body_that_was_not_read_is_no_request(service, store, before):
+    hidden = head("Idempotency-Key: hidden", "Content-Length: 0")
+    assert raw(service, before + hidden).count(b"HTTP/1.1 ") == 1
+    assert effects(store) == 0
+
+
+def test_a_body_of_a_get_is_no_request(service, store):
+    hidden = head("Idempotency-Key: hidden", "Content-Length: 0")
+    told = raw(service, head(f"Content-Length: {len(hidden)}", request="GET /a HTTP/1.1") + hidden)
+    assert told.count(b"HTTP/1.1 ") == 1
+    assert effects(store) == 0
+
+
+def test_a_client_that_asks_first_is_told_to_go_on(service, store):
+    told = raw(service, head("Idempotency-Key: k", "Content-Length: 4", "Expect: 100-continue"), b"body")
+    assert told.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
+
+
+def test_an_error_of_ours_is_one_line_and_no_answer(service, store, monkeypatch, capfd):
+    monkeypatch.setattr(Receiver, "apply", lambda *told, **named: 1 / 0)
+    with pytest.raises(http.client.RemoteDisconnected):
+        post(service)
+    monkeypatch.undo()
+    assert post(service).status == 200
+    told = capfd.readouterr().err
+    assert told == "a request was left without an answer: ZeroDivisionError: division by zero\n"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "localhost", "example.org", "10.0.0.1"])
+def test_it_listens_on_this_computer_alone(store, host):
+    with pytest.raises(WrongValue, match="host"):
+        Service(store, host=host)
+
+
+def test_at_its_end_nobody_is_left_waiting(store):
+    """An idle connection is closed, and a request that came whole is answered first."""
+    inside, go_on, threads = threading.Event(), threading.Event(), threading.active_count()
+
+    def reach(point):
+        if point == "after_effect":
+            inside.set()
+            assert go_on.wait(WAIT_S)
+
+    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as idle:
+        with Service(store).running() as service:
+            service.reach = reach
+            waiting = idle.enter_context(socket.create_connection(service.server_address, timeout=WAIT_S))
+            running = pool.submit(post, service)
+            assert inside.wait(WAIT_S)
+            threading.Timer(0.1, go_on.set).start()
+        assert running.result().status == 200
+        assert running.result().headers["Connection"] == "close"
+        assert waiting.recv(1) == b""
+    assert threading.active_count() <= threads + 1
+    assert effects(store) == 1
+
+
+def test_each_connection_closes_the_store_that_it_opened(store, monkeypatch):
+    opened, closed, again, close = [], [], Store.again, Store.close
+    monkeypatch.setattr(Store, "again", lambda self: opened.append(again(self)) or opened[-1])
+    monkeypatch.setattr(Store, "close", lambda self: closed.append(self) or close(self))
+    with Service(store).running() as service:
+        for _ in range(3):
+            post(service)
+        post(service, {})  # has no need of one
+    assert len(opened) == 3
+    assert set(opened) == set(closed)
+
+
+# Somebody else's client.
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """The key and body of every request that came whole."""
+    told, body = [], Handler._body
+
+    def hear(self):
+        told.append((self.headers["Idempotency-Key"], body_of := body(self)))
+        return body_of
+
+    monkeypatch.setattr(Handler, "_body", hear)
+    return told
+
+
+@pytest.fixture
+def client(service, monkeypatch):
+    """The client of stripe; its waits are left out, and it may go nowhere but to this computer."""
+    connected, to = [], socket.socket.connect
+
+    def connect(self, address):
+        assert address[0] == "127.0.0.1", address
+        connected.append(address)
+        return to(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(stripe.HTTPClient, "INITIAL_DELAY", 0)
+    monkeypatch.setattr(stripe.HTTPClient, "MAX_DELAY", 0)
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    transport = stripe.RequestsClient(timeout=WAIT_S)
+    client = stripe.StripeClient(
+        "sk_test_x", base_addresses={"api": service.url}, max_network_retries=2, http_client=transport
+    )
+    yield client
+    transport.close()
+    assert set(connected) == {service.server_address}
+
+
+def pay(client, amount=100, **options):
+    given = {"params": {"amount": amount, "currency": "eur"}}
+    return client.v1.payment_intents.create(**given | ({"options": options} if options else {}))
+
+
+def cut(service, point, times=1):
+    """The connection is cut where the next requests come to `point`."""
+    left = [None] * times
+
+    def reach(here):
+        if here == point and left:
+            left.pop()
+            raise InjectedFault(point)
+
+    service.reach = reach
+
+
+def test_the_client_of_stripe_writes_once(service, store, client, heard):
+    assert pay(client).id == 1
+    assert (len(heard), effects(store)) == (1, 1)
+
+
+@pytest.mark.parametrize(("point", "replayed"), [("after_commit", "true"), ("before_commit", None)])
+def test_a_cut_connection_is_one_effect_and_the_client_gets_its_answer(
+    service, store, client, heard, point, replayed
+):
+    cut(service, point)
+    answer = pay(client)
+    assert answer.id == 1
+    assert answer.last_response.headers.get("Idempotent-Replayed") == replayed
+    assert len(heard) == 2
+    assert heard[0] == heard[1]
+    assert heard[0][0] and b"amount=100" in heard[0][1]
+    assert effects(store) == 1
+
+
+def test_a_locked_file_is_tried_again_by_the_client_itself(service, store, client, heard):
+    def reach(point):
+        if point == "before_commit" and len(heard) == 1:
+            raise NotWritten("SQLITE_FULL", "no room")
+
+    service.reach = reach
+    assert pay(client).id == 1
+    assert len(heard) == 2
+    assert effects(store) == 1
+
+
+def test_when_every_answer_is_lost_the_effect_is_there_and_the_key_finds_it(service, store, client, heard):
+    cut(service, "after_commit", times=3)
+    with pytest.raises(stripe.APIConnectionError):
+        pay(client, idempotency_key="order-17")
+    assert len(heard) == 3
+    assert effects(store) == 1
+    assert pay(client, idempotency_key="order-17").last_response.headers["Idempotent-Replayed"] == "true"
+
+
+def test_the_client_of_stripe_is_told_of_a_reused_key_at_once(service, store, client, heard):
+    pay(client, idempotency_key="order-17")
+    with pytest.raises(stripe.APIError) as told:
+        pay(client, amount=200, idempotency_key="order-17")
+    assert told.value.http_status == 422
+    assert len(heard) == 2
+
+
+# The owner's side.
+
+
+def writer(service):
+    return Remote(service.url, 5_000).register("shop", "host-a")
+
+
+def test_what_is_owed_is_sent_and_acknowledged(service, store, owed, heard):
+    receive = over_http(service.url, writer(service), 5_000)
+    assert owed.send(receive, 10, 200) == (2, 0, 0, "")
+    assert owed.owed(10) == []
+    assert store.read("SELECT key, subject, revision, fence FROM effect ORDER BY id") == [("shop/key-1", "shop/order-1", 2, 1), ("shop/key-2", "shop/order-2", 2, 1)]  # fmt: skip
+
+
+def test_an_answer_that_is_lost_leaves_the_message_owed(service, store, owed):
+    receive = over_http(service.url, writer(service), 5_000)
+    cut(service, "after_commit")
+    assert owed.send(receive, 10, 200) == (0, 0, 0, "no-answer")
+    assert (len(owed.owed(10)), effects(store)) == (2, 1)
+    assert owed.send(receive, 10, 201) == (2, 0, 0, "")
+    assert (len(owed.owed(10)), effects(store), owed.reconciliation()) == (0, 2, [])
+
+
+def test_without_keys_a_look_up_says_what_became_of_a_lost_answer(service, store, owed):
+    receive = over_http(service.url, writer(service), 5_000)
+    look_up = look_up_over_http(service.url, "shop", 5_000)
+    cut(service, "after_commit")
+    assert owed.send(receive, 10, 200, keyed=False, look_up=look_up) == (2, 0, 0, "")
+    assert (effects(store), owed.reconciliation()) == (2, [])
+    assert owed.store.read("SELECT told FROM dispatch ORDER BY outbox") == [("found by a look-up",), ("",)]
+    with pytest.raises(Refused, match="not-found"):
+        look_up(MESSAGE._replace(key="shop/other"))
+
+
+def test_without_keys_and_look_up_a_lost_answer_is_for_a_person(service, store, owed):
+    receive = over_http(service.url, writer(service), 5_000)
+    cut(service, "after_commit")
+    owed.send(receive, 10, 200, keyed=False)
+    owed.send(receive, 10, 201, keyed=False)
+    assert [(entry.key, entry.state) for entry in owed.reconciliation()] == [("shop/key-1", "unclear")]
+    assert effects(store) == 2
+
+
+def test_what_is_refused_is_for_a_person(service, store, owed):
+    old = writer(service)
+    Remote(service.url, 5_000).register("shop", "host-b")
+    assert owed.send(over_http(service.url, old, 5_000), 10, 200).refused == 2
+    assert {entry.told for entry in owed.reconciliation()} == {"writer-fenced"}
+    assert effects(store) == 0
+
+
+def test_nobody_there_is_definite(service, owed):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        assert owed.send(over_http(url, Writer("shop", 1, "host-a"), 5_000), 10, 200, keyed=False).stopped == "unreachable"  # fmt: skip
+    assert (len(owed.owed(10)), owed.reconciliation()) == (2, [])
+
+
+def test_a_locked_receiver_is_definite(service, store, owed):
+    receive = over_http(service.url, writer(service), 5_000)
+    with store.write():
+        assert owed.send(receive, 10, 200, keyed=False).stopped == "SQLITE_BUSY"
+    assert (len(owed.owed(10)), owed.reconciliation()) == (2, [])
+
+
+@contextlib.contextmanager
+def stranger(said):
+    """The address of something that answers one request with these bytes; with None it says nothing
+    until it was waited for too long."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(WAIT_S)
+        done = threading.Event()
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.settimeout(WAIT_S)
+                connection.recv(65_536)
+                if said is not None or not done.wait(WAIT_S):
+                    connection.sendall(answer(200, GOOD) if said is None else said)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            done.set()
+            thread.join(WAIT_S)
+
+
+def answer(status, body, kind="application/json", length=None):
+    told = body.encode()
+    return (
+        f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {length or len(told)}\r\n\r\n".encode()
+        + told
+    )
+
+
+GOOD = '{"owner":"shop","key":"shop/key-1","id":1,"generation":1,"accepted_at":1}'
+PROBLEM = "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        b"",
+        b"HTTP/1.1 200 OK\r\n",
+        b"not HTTP at all\r\n\r\n",
+        answer(200, GOOD, length=len(GOOD) + 1),
+        answer(200, "<html>welcome</html>", "text/html"),
+        answer(200, "[" * 50_000),
+        answer(200, "{}"),
+        answer(200, GOOD.replace("key-1", "key-2")),
+        answer(200, GOOD.replace('"id":1', '"id":true')),
+        answer(200, GOOD, length=10**12),
+        b"HTTP/1.1 200 OK\r\n\r\n" + GOOD.encode(),
+        answer(302, GOOD),
+        answer(404, "<html>", "text/html"),
+        answer(404, '{"reason":"not-found"}'),
+        answer(404, "{}", PROBLEM),
+        answer(403, '{"reason":"a\\u001bb"}', PROBLEM),
+        answer(503, "<html>", "text/html"),
+        answer(500, '{"reason":"SQLITE_IOERR"}', PROBLEM),
+    ],
+)
+def test_what_is_no_word_of_a_receiver_leaves_it_open(said):
+    for call in ("apply", "look_up"):
+        with stranger(said) as url:
+            remote = Remote(url, 300 if said is None else 5_000)
+            given = (Writer("shop", 1, "host-a"), MESSAGE) if call == "apply" else ("shop", MESSAGE.key)
+            with pytest.raises(Unanswered):
+                getattr(remote, call)(*given)
+
+
+def test_a_look_up_that_is_refused_otherwise_does_not_say_that_nothing_came(service):
+    with pytest.raises(Unanswered, match="wrong-argument"):
+        Remote(service.url, 5_000).look_up("", "shop/key-1")
+    with stranger(answer(404, '{"reason":"no-such-path"}', PROBLEM)) as url, pytest.raises(Unanswered):
+        Remote(url, 5_000).look_up("shop", "shop/key-1")
+
+
+def test_names_of_any_kind_arrive_as_they_are(service, store):
+    remote = Remote(service.url, 5_000)
+    who = remote.register('s "hop\\ ü', " host; a=1, b ")
+    message = MESSAGE._replace(key='"名前"/\\ ,;', subject=" subject ")
+    assert remote.apply(who, message).outcome == "accepted"
+    assert remote.apply(who, message).outcome == "replayed"
+    assert remote.look_up(who.owner, message.key).outcome == "read"
+    assert store.read("SELECT owner, key, subject FROM effect") == [(who.owner, message.key, message.subject)]
+    assert remote.known(who.owner, " subject ") == Receiver(store).known(who.owner, " subject ")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"key": "k" * 1_101}, "key-malformed"),
+        ({"key": "a\r\nReceiver-Owner: x"}, "key-malformed"),
+        ({"subject": "s" * 1_101}, "wrong-argument"),
+        ({"fence": -1}, "writer"),
+    ],
+)
+def test_a_message_that_cannot_be_taken_is_refused_and_holds_nothing_up(service, store, change, reason):
+    with pytest.raises(Refused) as refused:
+        Remote(service.url, 5_000).apply(writer(service), MESSAGE._replace(**change))
+    assert refused.value.reason == reason
+    assert effects(store) == 0
+
+
+def test_the_key_stands_for_all_that_a_message_says(service):
+    remote, who = Remote(service.url, 5_000), writer(service)
+    remote.apply(who, MESSAGE)
+    for change in ({"subject": "shop/x"}, {"revision": 2}, {"fence": 2}, {"digest": sha256("other")}):
+        with pytest.raises(Refused, match="key-reused"):
+            remote.apply(who, MESSAGE._replace(**change))
+
+
+def test_a_restored_owner_asks_for_a_new_identity_and_jumps(service, owed):
+    remote = Remote(service.url, 5_000)
+    owed.write_as(remote.register("shop", "host-a"))
+    owed.send(over_http(service.url, owed.writer(), 5_000), 10, 200)
+    owed.write_as(remote.register("shop", "host-b"))
+    owed.jump(remote, 300)
+    assert owed.store.read("SELECT fence, revision FROM work") == [(2, 2), (2, 2)]
+    assert remote.register("shop", "host-b") == owed.writer()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1", "https://a", "http://", "http://a/b", "http://a?b", "http://a:x", "http://a:99999", "http://u@a", "http://a\r\nb", "http://ü"],
+)  # fmt: skip
+def test_an_address_that_is_none_is_a_wrong_value(url):
+    with pytest.raises(WrongValue, match="base_url"):
+        Remote(url, 1_000)
+
+
+# The command.
+
+
+def started(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "receiptlab", "receiver", *arguments],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a child of a test in another way there")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_serves_until_it_is_stopped(tmp_path, number):
+    db = tmp_path / "receiver.db"
+    bodies = []
+    for _ in range(2):  # the file is made, and then opened
+        process = started("--db", str(db), "--owner", "shop")
+        url = process.stdout.readline().split()[2].rstrip(",")
+        address = url.removeprefix("http://").split(":")
+        with contextlib.closing(
+            http.client.HTTPConnection(address[0], int(address[1]), timeout=WAIT_S)
+        ) as one:
+            one.request("POST", "/v1/charges", b"amount=1", KEY)
+            bodies.append(Answer(one.getresponse()).body)
+            process.send_signal(number)  # with a connection that is kept
+            _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+    assert bodies[0] == bodies[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["receiver.db"]
+    with Store.open(db) as store:
+        assert store.read("SELECT owner, key FROM effect") == [("shop", "key-1")]
+
+
+def refused(capsys, *arguments):
+    assert main(["receiver", *arguments]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    return line
+
+
+def test_files_that_cannot_be_used_get_a_sentence(tmp_path, capsys, owed):
+    other = tmp_path / "other.db"
+    with contextlib.closing(sqlite3.connect(other)) as db:
+        db.execute("CREATE TABLE a (b)")
+    assert "of another application" in refused(capsys, "--db", str(other))
+    assert "is no file of a receiver" in refused(capsys, "--db", str(owed.store.path))
+    assert "cannot be made" in refused(capsys, "--db", str(tmp_path / "missing" / "a.db"))
+    assert "is no file" in refused(capsys, "--db", str(tmp_path))
+
+
+def test_a_locked_file_gets_a_sentence(store, capsys, monkeypatch):
+    opened = Store.open
+    monkeypatch.setattr(Store, "open", lambda path: opened(path, 50))
+    with store.write():
+        assert "locked for 50 ms" in refused(capsys, "--db", str(store.path))
+
+
+def test_a_port_that_is_taken_gets_a_sentence(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert f"port {port}: " in refused(capsys, "--db", str(tmp_path / "a.db"), "--port", port)
+
+
+def test_an_owner_that_somebody_else_writes_for_gets_a_sentence(store, capsys):
+    receiver = Receiver(store)
+    receiver.register("anyone", "service", 1)
+    receiver.register("anyone", "host-b", 2)
+    assert "give another --owner" in refused(capsys, "--db", str(store.path))
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--port", "65536"], ["--port", "x"], ["--owner", ""], ["--owner", "a\nb"]]
+)
+def test_wrong_options_get_a_sentence(tmp_path, capsys, wrong):
+    with pytest.raises(SystemExit) as stopped:
+        main(["receiver", "--db", str(tmp_path / "a.db"), *wrong])
+    assert stopped.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
