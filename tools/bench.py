@@ -16,11 +16,12 @@ import tempfile
 from pathlib import Path
 
 from receiptlab import engine, terminal
-from tools import bench_intake, bench_owner, bench_retention
+from tools import bench_intake, bench_owner, bench_retention, bench_work
 from tools.bench_common import BLOCK, COLUMNS, WARM_UP, verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 PRICES = ROOT / "data/prices.json"
+BENCHES = {"owner": bench_owner, "retention": bench_retention, "intake": bench_intake, "work": bench_work}
 
 
 def main() -> int:
@@ -35,15 +36,25 @@ def main() -> int:
         f"SQLite {told['sqlite']}, Python {told['python']}, WAL, synchronous=FULL, on this folder's disk;"
     )
     out.print(f"{rounds} interleaved rounds of {BLOCK} calls each, after {WARM_UP} to warm up")
-    for name, bench in {"owner": bench_owner, "retention": bench_retention, "intake": bench_intake}.items():
+    for name, bench in BENCHES.items():
         with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
             out.print(terminal.grid(name, COLUMNS, bench.measure(Path(folder), rounds)))
     with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
         rows = bench_intake.batching(Path(folder))
         out.print(terminal.grid("many messages in one transaction", bench_intake.BATCHING_COLUMNS, rows))
     with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
+        _workers(Path(folder), out, rounds)
+    with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
         _prices(Path(folder), out, options.store)
     return 0
+
+
+def _workers(folder: Path, out, rounds: int) -> None:
+    rows = bench_work.at_once(folder, rounds)
+    out.print(terminal.grid("many items in one reservation", bench_work.MANY_COLUMNS, rows))
+    rows = bench_work.side_by_side(folder)
+    title = f"workers on one file, {bench_work.SPAN:g} s each, the median of {bench_work.REPEATS}"
+    out.print(terminal.grid(title, bench_work.SIDE_BY_SIDE_COLUMNS, rows))
 
 
 def _prices(folder: Path, out, store: bool) -> None:
