@@ -388,3 +388,10 @@ def test_a_look_up_that_is_refused_for_another_reason_is_no_answer(party):
     for _ in range(2):
         party.dispatch.send(receive, 1, 1, keyed=False, look_up=look_up)
     assert sent == [1]
+
+
+def test_when_a_writer_was_fenced_stays_as_it_was(receiver):
+    for number in range(3):
+        receiver.register(SHOP, f"host-{number}", 100 * number)
+    issued = receiver.issue(SHOP, 3, "host-2", "fence", 500).facts()
+    assert [writer["fenced_at"] for writer in issued["writers"]] == [100, 200, None]
