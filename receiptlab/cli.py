@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from receiptlab import engine, golden, terminal
+from receiptlab import engine, golden, orders_cli, terminal
 from receiptlab.caseformat import CaseError, read_case
 from receiptlab.cases import contract_map, data_folder, own_cases
 from receiptlab.consumers import command as intake
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         "files", nargs="+", metavar="FILE", help="a case file in JSON Lines; data/README.md has the format"
     )
     one.add_argument("--timeline", metavar="OUT.svg", help="draw the run (one FILE only)")
+    orders_cli.add_options(one)
     one.add_argument("--json", action="store_true", help="print the runs as JSON instead of a table")
     one.set_defaults(command=_play)
     listing = commands.add_parser("list", help="show clauses, cases and lessons")
@@ -118,7 +119,10 @@ def _compare(stored: dict, made: dict) -> int:
 def _play(options: argparse.Namespace) -> int:
     if options.timeline:
         _check_drawing(options.timeline, options.files)
+    orders_cli.check(options)
     cases = [read_case(path) for path in options.files]  # all are read before anything runs
+    if options.orders:
+        return orders_cli.explore(options, cases[0], _show, _draw)
     runs = [play(case) for case in cases]
     if options.timeline:
         _draw(runs[0], options.timeline)

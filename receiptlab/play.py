@@ -24,19 +24,32 @@ def play(case: Case, guards: dict | None = None) -> Run:
     `guards` replaces the contract's guards, for showing what a missing one does. What the
     contract answers never stops the play: the run tells where that was not as expected.
     """
-    contract = CONTRACTS[case.contract]
-    record = Recorder(
+    record = _recorder(case)
+    with _Stage(CONTRACTS[case.contract], guards) as stage:
+        for call in case.calls:
+            _step(record, stage, call)
+    return record.run()
+
+
+def _recorder(case: Case) -> Recorder:
+    return Recorder(
         case.title,
         name=case.name,
         clauses=case.clauses,
         contract=case.contract,
         kind=case.kind,
-        count_names=contract.COUNTS,
+        count_names=CONTRACTS[case.contract].COUNTS,
     )
-    with _Stage(contract, guards) as stage:
+
+
+def played(case: Case) -> tuple[Run, sqlite3.Connection]:
+    """Play the case; the run, and a copy of the file as it is left then, in memory."""
+    record, copy = _recorder(case), sqlite3.connect(":memory:")
+    with _Stage(CONTRACTS[case.contract], None) as stage:
         for call in case.calls:
             _step(record, stage, call)
-    return record.run()
+        stage.observer.store.db.backup(copy)
+    return record.run(), copy
 
 
 class _Stage:

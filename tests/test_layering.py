@@ -20,9 +20,10 @@ FLOORS = [
     {"caseformat"},
     {"cases"},
     {"play"},
+    {"orders"},
     {"scenarios"},
     {"show", "lesson", "terminal", "golden"},
-    {"consumers"},
+    {"consumers", "orders_cli"},
     {"cli"},
     {"__main__"},
 ]

@@ -395,3 +395,17 @@ def test_when_a_writer_was_fenced_stays_as_it_was(receiver):
         receiver.register(SHOP, f"host-{number}", 100 * number)
     issued = receiver.issue(SHOP, 3, "host-2", "fence", 500).facts()
     assert [writer["fenced_at"] for writer in issued["writers"]] == [100, 200, None]
+
+
+def test_the_restore_receipt_names_what_of_each_writer_was_accepted_and_refused(party, receiver):
+    party.dispatch.send(to_file(party.dispatch, receiver, 1), 1, 1)
+    old = to_file(party.dispatch, receiver, 2)
+    receiver.register(SHOP, "copy-1", 300)
+    party.dispatch.send(old, 10, 2)
+    told = receiver.issue(SHOP, 2, "copy-1", "isolation", 500).facts()
+    assert (told["owner"], told["enforced"], told["issued_at"]) == (SHOP, "isolation", 500)
+    assert [(each["instance"], each["accepted"], each["refused"]) for each in told["writers"]] == [
+        ("host-1", ["shop/key-1"], ["shop/key-2: writer-fenced"]),
+        ("copy-1", [], []),
+    ]
+    assert told["refused of strangers"] == []

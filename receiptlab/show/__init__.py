@@ -1,6 +1,7 @@
 """Tables and pictures of runs. The only place that loads pandas and matplotlib."""
 
 from receiptlab.show.matrix import matrix
+from receiptlab.show.orders import orders
 from receiptlab.show.prices import prices
 from receiptlab.show.sides import sides
 from receiptlab.show.style import Picture
@@ -8,4 +9,16 @@ from receiptlab.show.tables import Table, plain, summary, table
 from receiptlab.show.timeline import timeline
 from receiptlab.show.waits import waits
 
-__all__ = ["Picture", "Table", "matrix", "plain", "prices", "sides", "summary", "table", "timeline", "waits"]
+__all__ = [
+    "Picture",
+    "Table",
+    "matrix",
+    "orders",
+    "plain",
+    "prices",
+    "sides",
+    "summary",
+    "table",
+    "timeline",
+    "waits",
+]
