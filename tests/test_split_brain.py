@@ -362,7 +362,8 @@ def test_a_jump_ends_leases_and_goes_past_everything(party, receiver):
     party.dispatch.jump(receiver, 6)
     receiver.apply(**effect | {"key": "j", "subject": "shop/work-3", "revision": 2, "fence": 50})
     party.dispatch.jump(receiver, 7)
-    assert party.owner.look("shop", "work-3").state == "result-recorded", "the receiver has its effect"
+    row = party.owner.look("shop", "work-3")
+    assert (row.state, row.revision) == ("result-recorded", 2), "the receiver has its effect"
 
 
 def test_the_longest_names_of_an_owner_are_no_obstacle(party, receiver):
@@ -409,3 +410,15 @@ def test_the_restore_receipt_names_what_of_each_writer_was_accepted_and_refused(
         ("copy-1", [], []),
     ]
     assert told["refused of strangers"] == []
+
+
+def test_what_never_reached_the_receiver_is_not_unclear(party):
+    """Nothing was sent, and that is known: without keys and look-up too it is simply owed."""
+
+    def unreachable(message):
+        raise NotWritten("unreachable", "no way")
+
+    assert party.dispatch.send(unreachable, 10, 1, keyed=False) == (0, 0, 0, "unreachable")
+    sent = []
+    assert party.dispatch.send(sent.append, 10, 2, keyed=False) == (2, 0, 0, "")
+    assert [message.outbox for message in sent] == [1, 2]

@@ -207,7 +207,9 @@ def _words(step: Step) -> str:
     if step.outcome == "unknown":
         why = lost.get(step.fault, f"crash {step.fault}")
     wrapped = textwrap.fill(why.replace("_", "_\u200b"), 20) if why else ""
-    return "\n".join(part for part in (f"{step.call}: {step.outcome}", wrapped.replace("\u200b", "")) if part)
+    statement = step.call.split()[0].isupper() and step.outcome != "failed"  # one that ran says no more
+    head = step.call if statement or step.call == "waits" else f"{step.call}: {step.outcome}"
+    return "\n".join(part for part in (head, wrapped.replace("\u200b", "")) if part)
 
 
 def _draw_reopen(axes, step: Step, lanes: int) -> None:
