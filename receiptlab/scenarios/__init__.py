@@ -8,6 +8,7 @@ from receiptlab.record import Run
 from receiptlab.scenarios import (
     at_once,
     crash_points,
+    every_order,
     fixture,
     going_wrong,
     intake,
@@ -29,4 +30,5 @@ SCENARIOS: tuple[Callable[[], Run], ...] = (
     *crash_points.SCENARIOS,
     *split_brain.SCENARIOS,
     *restoring.SCENARIOS,
+    *every_order.SCENARIOS,
 )

@@ -4,6 +4,7 @@ from receiptlab.show.matrix import matrix
 from receiptlab.show.orders import orders
 from receiptlab.show.prices import prices
 from receiptlab.show.sides import sides
+from receiptlab.show.states import states
 from receiptlab.show.style import Picture
 from receiptlab.show.tables import Table, plain, summary, table
 from receiptlab.show.timeline import timeline
@@ -17,6 +18,7 @@ __all__ = [
     "plain",
     "prices",
     "sides",
+    "states",
     "summary",
     "table",
     "timeline",

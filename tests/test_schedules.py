@@ -1,0 +1,609 @@
+"""Every order of the statements of racing calls (H-6): the explorer, and what it finds."""
+
+import math
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from receiptlab import show
+from receiptlab.cli import main
+from receiptlab.contracts.retention import Retention
+from receiptlab.errors import Refused
+from receiptlab.hazards import schedules, stepping
+from receiptlab.hazards.explored import NotRepeatable, TooManyOrders, WrongOrder
+from receiptlab.hazards.schedules import Explorer
+from receiptlab.hazards.stepping import Caller, calling, short
+from receiptlab.scenarios import every_order, racing
+from receiptlab.scenarios.every_order import EXPECTED, explored, rows, witness
+from receiptlab.scenarios.naive import Naive, accept_by_key_alone, write_result
+from receiptlab.scenarios.orders import PAIRS, Experiment, among, execute
+from receiptlab.scenarios.racing import PLANTED
+from receiptlab.store import Store
+
+ALL = {each.name: each for each in (*PAIRS, *PLANTED)}
+TWO = ALL["accept twice, one key"]
+
+
+def names(experiments):
+    return [each.name for each in experiments]
+
+
+def classes(found):
+    return {verdict: number for verdict, number in found.classes.items() if number}
+
+
+# What is found.
+
+
+@pytest.mark.parametrize("name", names(PAIRS))
+def test_every_order_of_a_contract_is_safe(name):
+    found = explored(name)
+    assert classes(found) == EXPECTED[name]
+    assert found.clean
+
+
+@pytest.mark.parametrize("name", names(PLANTED))
+def test_a_planted_mistake_is_found(name):
+    found = explored(name)
+    assert classes(found) == EXPECTED[name]
+    assert not found.clean
+    assert not found.vacuous
+
+
+def test_every_experiment_has_its_numbers():
+    assert set(EXPECTED) == set(ALL)
+    assert {each.contract.NAME for each in PAIRS} == {"owner", "retention", "intake", "work", "receiver"}
+
+
+@pytest.mark.parametrize("name", [each.name for each in PAIRS if each.whole])
+def test_calls_of_one_transaction_end_as_they_do_one_after_another(name):
+    """The judge that compares outcomes and all rows with those of whole calls says the same."""
+    with ALL[name].explorer(judged=False) as explorer:
+        assert classes(explorer.explore()) == EXPECTED[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["check outside of the transaction", "a deferred transaction", "result and receipt in two transactions"],
+)
+def test_the_judge_that_compares_with_whole_calls_finds_mistakes_too(name):
+    with ALL[name].explorer(judged=False) as explorer:
+        assert classes(explorer.explore()) == EXPECTED[name]
+
+
+@pytest.mark.parametrize("scenario", every_order.SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_the_scenarios_come_out_as_they_say(scenario):
+    run = scenario()
+    assert [step.wrong for step in run.steps if step.wrong] == []
+    assert run.name == scenario.__name__.replace("_", "-")
+    assert scenario().to_dict() == run.to_dict()
+
+
+# All orders, and each once.
+
+
+def reading(actor, statements):
+    """A caller of that many statements, none of which waits."""
+
+    def make(naive):
+        for _ in range(statements):
+            naive.store.read("SELECT results FROM work")
+
+    return Caller(actor, "read", make)
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (3, 4), (5, 5), (2, 2, 3), (0, 3), (1, 1, 1, 1)])
+def test_there_are_as_many_orders_as_can_be_counted(lengths):
+    """Where nobody waits it is every way to shuffle the statements: a multinomial number."""
+    callers = [reading(f"reader {n}", length) for n, length in enumerate(lengths)]
+    with Explorer(Naive, callers) as explorer:
+        orders = [each.order for each in explorer.explore().orders]
+    wanted = math.factorial(sum(lengths)) // math.prod(map(math.factorial, lengths))
+    assert len(orders) == len(set(orders)) == wanted
+    letters = dict(zip("ABCD", lengths, strict=False))
+    assert all(order.count(letter) == length for order in orders for letter, length in letters.items())
+
+
+@pytest.mark.parametrize("name", ["accept twice, one key", "execute and close", "claim twice"])
+def test_two_transactions_have_as_many_orders_as_can_be_counted(name):
+    """Whoever is first, with n statements: the other asks in one of n - 1 gaps, or not at all."""
+    found = explored(name)
+    apart = [each.order for each in found.orders if not each.waits]
+    assert len(apart) == 2
+    assert len(found.orders) == sum(order.count(order[0]) for order in apart)
+    assert all(each.waits == 1 for each in found.orders if each.order not in apart)
+
+
+@pytest.mark.parametrize(
+    "name", [each.name for each in (*PAIRS, *PLANTED) if EXPECTED[each.name].get("safe", 0) < 20]
+)
+def test_asking_in_vain_changes_nothing(name):
+    """With every retry told apart there are more orders, and the same endings."""
+    if len(ALL[name].callers) > 2:
+        pytest.skip("three callers have too many such orders")
+    with ALL[name].explorer(every_retry=True) as explorer:
+        full = explorer.explore()
+    few = explored(name)
+    assert len(full.orders) >= len(few.orders)
+    ended = {each.order for each in few.orders if each.verdict != "deadlock"}  # where one may ask once more
+    assert ended <= {each.order for each in full.orders}
+    assert {ending[:3] for ending in full.endings()} == {ending[:3] for ending in few.endings()}
+
+
+@pytest.mark.parametrize("name", ["accept twice, two keys", "execute and close", "register and apply"])
+def test_asking_in_vain_leaves_the_same_rows(name, monkeypatch):
+    rows_of, left = stepping.Stage.rows, set()
+
+    def kept(stage):
+        left.add(rows_of(stage))
+        return rows_of(stage)
+
+    monkeypatch.setattr(stepping.Stage, "rows", kept)
+    found = []
+    for every in (False, True):
+        left.clear()
+        with ALL[name].explorer(judged=False, every_retry=every) as explorer:
+            explorer.explore()
+        found.append(left.copy())
+    assert found[0] == found[1]
+    assert len(found[0]) > 1
+
+
+def test_the_same_orders_each_time():
+    for name in ("next twice", "a deferred transaction"):
+        assert ALL[name].explore() == explored(name)
+
+
+# Each order begins anew.
+
+
+def test_nothing_is_left_of_the_order_before(monkeypatch):
+    """Before each order every row is as it was prepared, and nobody is inside a transaction."""
+    seen = []
+    begin = Explorer._begin
+
+    def looking(explorer, players):
+        begin(explorer, players)
+        seen.append(explorer.stage.rows() == explorer.stage.kept)
+        assert not any(player.db.in_transaction for player in explorer.players)
+
+    monkeypatch.setattr(Explorer, "_begin", looking)
+    for name in ("sweep and next", "a transaction left open", "a deferred transaction"):
+        found = ALL[name].explore()
+        assert len(seen) >= len(found.orders)
+    assert all(seen)
+
+
+@pytest.mark.parametrize(
+    "name", ["next twice", "a deferred transaction", "execute and close", "a transaction left open"]
+)
+def test_an_order_alone_on_a_new_file_ends_in_the_same_way(name):
+    """Each on a file made for it, with connections made for it: as it ended among the others."""
+    for each in explored(name).orders[::7]:
+        with ALL[name].explorer() as explorer:
+            run = explorer.rerun(each.order)
+        assert run.last.counts == each.counts
+        assert (run.last.harm or "safe") == each.verdict
+
+
+def test_a_file_that_is_not_put_back_is_noticed(monkeypatch):
+    monkeypatch.setattr(stepping.Stage, "put_back", lambda stage: None)
+    with pytest.raises(NotRepeatable, match="it was"):
+        TWO.explore()
+
+
+def test_a_caller_that_depends_on_something_else_is_noticed():
+    calls = []
+
+    def make(naive):
+        calls.append(1)
+        for _ in range(1 + len(calls) % 3):
+            naive.store.read("SELECT results FROM work")
+
+    with (
+        Explorer(Naive, [Caller("moody", "read", make), reading("reader", 3)]) as explorer,
+        pytest.raises(NotRepeatable),
+    ):
+        explorer.explore()
+
+
+def test_each_order_has_contracts_that_remember_nothing():
+    def make(naive):
+        naive.seen = getattr(naive, "seen", 0) + 1
+        for _ in range(naive.seen):
+            naive.store.read("SELECT results FROM work")
+
+    with Explorer(Naive, [Caller("a", "read", make), reading("b", 1)]) as explorer:
+        assert [each.order for each in explorer.explore().orders] == ["AB", "BA"]
+
+
+def test_the_rows_are_put_back_to_the_last_one():
+    def prepare(retention):
+        for number in range(3):
+            retention.execute("shop", number, "op", "x", 1)
+        retention.close_and_collect("shop", 0, 2)
+
+    with Explorer(Retention, [execute("one"), execute("two")], prepare) as explorer:
+        before = explorer.stage.rows()
+        explorer.explore()
+        explorer.stage.put_back()
+        assert explorer.stage.rows() == before
+        assert [len(table) for table in before] == [3, 2, 1]
+
+
+def test_a_trigger_that_changes_what_is_put_back_is_noticed():
+    class Watched(Naive):
+        SCHEMA = (
+            *Naive.SCHEMA,
+            "CREATE TRIGGER more AFTER INSERT ON outbox BEGIN INSERT INTO receipt VALUES (NULL, 'k', 'x'); END",
+        )
+
+    with pytest.raises(ValueError, match="cannot be put back"):
+        Explorer(
+            Watched, [reading("a", 1), reading("b", 1)], lambda naive: accept_by_key_alone(naive, "k", "d")
+        )
+
+
+def test_a_caller_that_changes_the_schema_is_noticed():
+    def make(naive):
+        with naive.store.write() as db:
+            db.execute("CREATE TABLE another (x)")
+
+    with (
+        Explorer(Naive, [Caller("builder", "build", make), reading("reader", 1)]) as explorer,
+        pytest.raises(ValueError, match="changed the schema"),
+    ):
+        explorer.explore()
+
+
+# Locks.
+
+
+def test_a_lock_is_waited_for_and_is_no_error():
+    found = explored("accept twice, one key")
+    assert sum(each.waits for each in found.orders) == 12
+    assert not any(word == "failed" for each in found.orders for word, _ in each.outcomes)
+
+
+def test_a_lock_error_is_told_where_sqlite_does_not_wait():
+    """Who has read in its transaction does not wait: SQLITE_BUSY at once, or SNAPSHOT where it is too late."""
+    reasons = {
+        why
+        for each in explored("a deferred transaction").orders
+        for word, why in each.outcomes
+        if word == "failed"
+    }
+    assert reasons == {"SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT"}
+
+
+def test_who_has_not_read_in_its_transaction_waits():
+    def make(naive):
+        db = naive.store.db
+        db.execute("BEGIN")
+        write_result(db, "x")
+        db.execute("COMMIT")
+
+    with Explorer(
+        Naive, [Caller("a", "write", make), Caller("b", "write", make)], judge=among(0, (2, 2, 0, 0))
+    ) as explorer:
+        found = explorer.explore()
+    assert found.clean
+    assert any(each.waits for each in found.orders)
+
+
+def test_a_deadlock_ends_and_is_told():
+    found = explored("a transaction left open")
+    assert found.witnesses["deadlock"].order == "AAB"
+    assert found.witnesses["deadlock"].outcomes == (("replayed", ""), ("waiting", ""))
+
+
+def test_calls_that_never_meet_are_vacuous():
+    for callers in ([reading("a", 2), reading("b", 2)], [calling("a", "saved", key=1), reading("b", 0)]):
+        with Explorer(Naive, callers, judge=lambda counts, outcomes: "safe") as explorer:
+            found = explorer.explore()
+        assert found.vacuous
+        assert not found.clean
+
+
+def test_a_vacuous_experiment_is_not_as_expected(monkeypatch):
+    nothing = Experiment(
+        "nothing", Naive, (reading("a", 1), reading("b", 1)), None, lambda counts, outcomes: "safe"
+    )
+    monkeypatch.setattr(every_order, "explored", lambda name: nothing.explore())
+    monkeypatch.setitem(every_order.EXPECTED, "nothing", {"safe": 2})
+    run = every_order._record("nothing", "nothing", "holds", [nothing])
+    assert run.last.wrong == ("answer vacuous: expected False, got True",)
+
+
+# The bounds, and what cannot be run.
+
+
+def test_more_orders_than_the_limit_are_told():
+    with TWO.explorer() as explorer:
+        with pytest.raises(TooManyOrders, match="more than 13 orders"):
+            explorer.explore(limit=13)
+        assert len(explorer.explore(limit=14).orders) == 14
+
+
+def test_an_order_that_never_ends_is_told(monkeypatch):
+    monkeypatch.setattr(schedules, "MAX_STEPS", 20)
+    with (
+        Explorer(Naive, [reading("a", 1_000), reading("b", 1)]) as explorer,
+        pytest.raises(TooManyOrders, match="more than 20 steps"),
+    ):
+        explorer.explore()
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ("AAX", "unknown letter 'X'"),
+        ("aab", "unknown letter 'a'"),
+        ("", "too short: A or B"),
+        ("AAA", "AAA is too short: A or B"),
+        ("ABB", "ABB does not fit: at step 3 it is A"),
+        ("AAAAAAABBBBB", "too long: all is over after AAAAAAABBBB"),
+    ],
+)
+def test_an_order_that_does_not_fit_is_told(order, message):
+    with TWO.explorer() as explorer:
+        with pytest.raises(WrongOrder, match=message):
+            explorer.rerun(order)
+        if len(order) < 5:
+            assert explorer.stage.rows() == explorer.stage.kept  # a call that is given up does not go on
+        assert explorer.rerun("AAAAAAABBBB").last.counts == (1, 1, 1)
+
+
+def test_an_error_that_the_lab_does_not_know_comes_out_and_leaves_nothing_open():
+    def make(naive):
+        with naive.store.write():
+            raise ZeroDivisionError
+
+    with Explorer(Naive, [Caller("a", "fall", make), reading("b", 2)]) as explorer:
+        with pytest.raises(ZeroDivisionError):
+            explorer.explore()
+        assert not any(player.db.in_transaction for player in explorer.players)
+
+
+def test_a_statement_that_goes_around_the_gate_is_an_error():
+    with (
+        Explorer(
+            Naive,
+            [Caller("a", "sneak", lambda naive: naive.store.db.executescript("SELECT 1")), reading("b", 1)],
+        ) as explorer,
+        pytest.raises(AttributeError),
+    ):
+        explorer.explore()
+
+
+@pytest.mark.parametrize("number", [0, 1, 5])
+def test_two_to_four_callers(number):
+    with pytest.raises(ValueError, match="callers must be 2 to 4"):
+        Explorer(Naive, [reading("a", 1)] * number)
+
+
+def test_a_refusal_is_an_outcome_as_any_other():
+    def make(naive):
+        with naive.store.write():
+            raise Refused("no", "not today")
+
+    with Explorer(Naive, [Caller("a", "ask", make), Caller("b", "ask", make)]) as explorer:
+        assert {each.outcomes for each in explorer.explore().orders} == {
+            (("refused", "no"), ("refused", "no"))
+        }
+
+
+# One order, step by step.
+
+
+def test_a_witness_shows_its_statements():
+    run = witness("check outside of the transaction")
+    assert [(step.actor, step.call) for step in run.steps[4:8]] == [
+        ("client", "INSERT outbox"), ("its retry", "SELECT receipt"), ("client", "COMMIT"), ("its retry", "BEGIN IMMEDIATE"),
+    ]  # fmt: skip
+    assert [step.counts for step in run.steps[5:7]] == [(0, 0, 0), (1, 1, 1)]
+    assert (run.kind, run.last.harm, run.last.counts) == ("breaks", "doubled", (2, 2, 2))
+    assert run.steps[6].reason == "accept ends: accepted"
+
+
+def test_a_wait_is_a_step():
+    with TWO.explorer() as explorer:
+        run = explorer.rerun("ABAAAAAABBBB")
+    assert (run.steps[1].call, run.steps[1].outcome, run.steps[1].reason) == (
+        "waits",
+        "failed",
+        "BEGIN IMMEDIATE: locked",
+    )
+    assert run.kind == "holds"
+    assert run.last.reason == "accept ends: replayed"
+
+
+@pytest.mark.parametrize("name", names(PLANTED))
+def test_a_witness_can_be_drawn_and_is_the_same_each_time(name):
+    run = witness(name)
+    assert run.to_dict() == witness(name).to_dict()
+    picture = show.timeline(run)
+    assert picture.svg == show.timeline(run).svg
+    assert "SELECT" in picture.svg
+    assert run.last.harm in picture.svg
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("BEGIN IMMEDIATE", "BEGIN IMMEDIATE"),
+        ("COMMIT", "COMMIT"),
+        ("SELECT (SELECT a FROM one) FROM two", "SELECT one"),
+        ("INSERT INTO outbox (a) VALUES (?)", "INSERT outbox"),
+        ("UPDATE work SET x = 1", "UPDATE work"),
+        ("DELETE FROM receipt", "DELETE receipt"),
+    ],
+)  # fmt: skip
+def test_a_statement_in_short(sql, told):
+    assert short(sql) == told
+
+
+def test_the_bars_tell_every_verdict_in_words():
+    table = rows(PLANTED)
+    picture = show.orders(table)
+    assert picture.svg == show.orders(table).svg
+    for words in (
+        "48 doubled",
+        "296 busy",
+        "4 wrong",
+        "4 deadlock",
+        "310 orders",
+        "14 safe",
+        "check outside of the transaction",
+    ):
+        assert words in picture.svg
+
+
+def test_importing_the_scenarios_does_not_load_greenlet():
+    code = "import sys, receiptlab.cli, receiptlab.scenarios.every_order; print('greenlet' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_a_missing_greenlet_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "greenlet", None)
+    with pytest.raises(stepping.NoGreenlet, match="pip install"):
+        TWO.explorer()
+
+
+def test_sqlite_gives_the_lock_error_at_once_to_who_has_read(tmp_path):
+    """What the explorer builds on: BUSY before the other commits, SNAPSHOT after it."""
+    with Store.create(tmp_path / "f.db", Naive.SCHEMA, 0) as one, one.again() as two:
+        for name, commits in (("SQLITE_BUSY", False), ("SQLITE_BUSY_SNAPSHOT", True)):
+            two.db.execute("BEGIN")
+            two.db.execute("SELECT * FROM work").fetchall()
+            one.db.execute("BEGIN " + "IMMEDIATE")
+            write_result(one.db, "x")
+            if commits:
+                one.db.execute("COMMIT")
+            with pytest.raises(sqlite3.OperationalError) as caught:
+                write_result(two.db, "y")
+            assert caught.value.sqlite_errorname == name
+            two.db.execute("ROLLBACK")
+            if not commits:
+                one.db.execute("ROLLBACK")
+
+
+# The command.
+
+CASE = """{"format": 1, "case": "two at once", "contract": "retention"}
+{"actor": "a", "call": "execute", "args": {"namespace": "shop", "epoch": 1, "operation": "op", "payload": "x", "now": 1}}
+{"actor": "b", "call": "execute", "args": {"namespace": "shop", "epoch": 1, "operation": "op", "payload": "x", "now": 2}}
+{"actor": "c", "call": "close_and_collect", "args": {"namespace": "shop", "through": 1, "now": 3}}
+"""
+
+
+@pytest.fixture
+def case(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(CASE, encoding="utf-8")
+    return str(path)
+
+
+def test_play_orders_prints_the_endings(case, capsys):
+    assert main(["play", case, "--orders"]) == 0
+    out, err = capsys.readouterr()
+    assert "A, b: execute" in out
+    assert "refused (closed)" in out
+    assert "replayed" in out
+    assert "orders; " in err
+    assert main(["play", case, "--orders", "3"]) == 0
+    assert "970 orders; 970 are safe" in capsys.readouterr().err
+
+
+def test_play_order_shows_the_steps(case, tmp_path, capsys):
+    out = tmp_path / "out.svg"
+    assert main(["play", case, "--orders", "3", "--order", "AAAAAABBBBCCCCC", "--timeline", str(out)]) == 0
+    assert "INSERT effect" in capsys.readouterr().out
+    assert "BEGIN IMMEDIATE" in out.read_text(encoding="utf-8")
+    assert main(["play", case, "--order", "AAAABBBBB", "--json"]) == 0
+    assert '"call": "COMMIT"' in capsys.readouterr().out
+
+
+def test_play_orders_as_json(case, capsys):
+    assert main(["play", case, "--orders", "--json"]) == 0
+    assert '"clean": true' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--orders", "4"], "has 3 calls, --orders wants the last 4"),
+        (["--orders", "1"], "--orders takes 2 to 4 calls, not 1"),
+        (["--orders", "-1"], "--orders takes 2 to 4 calls, not -1"),
+        (["--orders", "0"], "--orders takes 2 to 4 calls, not 0"),
+        (["--orders", "9"], "--orders takes 2 to 4 calls, not 9"),
+        (["--order", "AX"], "unknown letter 'X'"),
+        (["--order", "\x1b"], "unknown letter '\\x1b'"),
+        (["--order", ""], "too short"),
+        (["--order", "ABBB"], "does not fit"),
+        (["--orders", "--timeline", "out.svg"], "say which with --order"),
+    ],
+)
+def test_bad_input_gets_a_sentence_and_status_2(case, capsys, arguments, message):
+    assert main(["play", case, *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('"actor": "c"', '"actor": "b"', "must be of different actors"),
+        ('"through": 1, "now": 3}}', '"through": 1, "now": 3}, "fault": "before_commit"}', "has a fault"),
+        (
+            '"call": "close_and_collect", "args": {"namespace": "shop", "through": 1, "now": 3}',
+            '"call": "reopen"',
+            "is reopen",
+        ),
+    ],
+)
+def test_calls_that_cannot_be_made_at_once_are_told(case, tmp_path, capsys, before, after, message):
+    assert before in CASE
+    (tmp_path / "mine.jsonl").write_text(CASE.replace(before, after), encoding="utf-8")
+    assert main(["play", case, "--orders"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_two_files_are_told(case, capsys):
+    assert main(["play", case, case, "--orders"]) == 2
+    assert "give one FILE" in capsys.readouterr().err
+
+
+def test_too_many_orders_are_told(case, capsys, monkeypatch):
+    monkeypatch.setattr(schedules.Explorer.explore, "__defaults__", (8,))
+    assert main(["play", case, "--orders"]) == 2
+    assert "more than 8 orders" in capsys.readouterr().err
+
+
+def test_an_expectation_before_that_does_not_hold_is_told(case, tmp_path, capsys):
+    wrong = CASE.replace('"now": 1}}', '"now": 1}, "expect": {"outcome": "refused"}}')
+    (tmp_path / "mine.jsonl").write_text(wrong, encoding="utf-8")
+    assert main(["play", case, "--orders"]) == 1
+    assert "expected refused, got accepted" in capsys.readouterr().err
+
+
+def test_a_finding_prints_the_command_that_runs_it_again(case, capsys, monkeypatch):
+    found = explored("check outside of the transaction")
+    monkeypatch.setattr(Explorer, "explore", lambda explorer: replace(found, name="mine"))
+    assert main(["play", case, "--orders"]) == 1
+    out, err = capsys.readouterr()
+    assert "doubled" in out
+    assert (
+        f"doubled: run it again with  python -m receiptlab play {case} --orders 2 --order AAAAABABBBBB" in err
+    )
+
+
+def test_the_large_one_is_refused_under_a_small_limit():
+    with racing.LARGE.explorer() as explorer, pytest.raises(TooManyOrders):
+        explorer.explore(limit=100)
