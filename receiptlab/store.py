@@ -109,10 +109,12 @@ class Store:
         try:
             store = cls(path, fixture.connect(path, timeout_ms), timeout_ms)
             store._fill(schema)
-        except BaseException:
+        except BaseException as error:
             if store is not None:
                 store.close()
             fixture.remove(path)
+            if isinstance(error, Indefinite):  # a COMMIT that failed; the file that it went into is gone
+                raise NotWritten(error.reason, f"{path.name} could not be made and was removed") from error
             raise
         return store
 
@@ -182,10 +184,16 @@ class Store:
         False when an open reader keeps the WAL from being emptied. Raises Locked, or NotWritten when
         the disk has no room for a copy; then the file is as it was.
         """
+        # SQLite does not sync a WAL that it cuts off, so a power cut could bring back what was in it. VACUUM
+        # writes the emptied WAL anew and syncs it; then what can come back is the packed file alone.
+        emptied = self._empty_wal()
         try:
             self.db.execute("VACUUM")
         except sqlite3.Error as error:
             raise self._translated(error) from error
+        return self._empty_wal() and emptied
+
+    def _empty_wal(self) -> bool:
         [(busy, _, _)] = self.read("PRAGMA wal_checkpoint(TRUNCATE)")
         return not busy
 

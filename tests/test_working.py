@@ -134,21 +134,19 @@ def test_a_command_that_prints_too_much_is_killed(argv):
 
 
 def test_a_gigabyte_needs_no_memory():
-    """Both outputs; the standard error is read to its end, in pieces."""
+    """Both outputs; the standard error is read to its end, in pieces. The worker may have 500 MB."""
     code = """if True:
         import resource, sys
+        resource.setrlimit(resource.RLIMIT_AS, (500_000_000, 500_000_000))
         from receiptlab.consumers.duty import Failure
         from receiptlab.consumers.running import Command
         for stream in "stdout", "stderr":
             try:
                 Command((sys.executable, "-c", f"import sys\\nfor n in range(1000): sys.{stream}.write('x' * 1_000_000)"), 60_000)({}, lambda: None)
             except Failure as failure:
-                print(failure.error)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"""
+                print(failure.error)"""
     done = subprocess.run(python(code), capture_output=True, text=True, timeout=LIMIT, cwd=ROOT)
-    error, peak = done.stdout.split()
-    assert error == "output-too-long"
-    assert int(peak) < 100_000 * (1_000 if sys.platform == "darwin" else 1)
+    assert (done.stdout, done.stderr) == ("output-too-long\n", "")
 
 
 def test_a_command_that_does_not_end_is_killed_with_its_group(tmp_path):
