@@ -422,3 +422,49 @@ def test_what_never_reached_the_receiver_is_not_unclear(party):
     sent = []
     assert party.dispatch.send(sent.append, 10, 2, keyed=False) == (2, 0, 0, "")
     assert [message.outbox for message in sent] == [1, 2]
+
+
+def test_two_dispatchers_at_once_send_to_a_receiver_without_keys_once(party):
+    """The second one comes while the first is at the first message, and takes the others."""
+    other, sent = Party(party.store.path), []
+
+    def first(message):
+        if not sent:
+            sent.append(("first", message.outbox))
+            other.dispatch.send(lambda each: sent.append(("second", each.outbox)), 10, 1, keyed=False)
+        else:
+            sent.append(("first", message.outbox))
+
+    party.dispatch.send(first, 10, 1, keyed=False)
+    other.store.close()
+    assert sorted(outbox for _, outbox in sent) == [1, 2]
+    assert party.store.read("SELECT state FROM dispatch ORDER BY outbox") == [("acknowledged",)] * 2
+
+
+@pytest.mark.parametrize("late", [Refused("writer-fenced", "no"), NotWritten("unreachable", "no way")])
+def test_what_is_acknowledged_stays_so_whatever_another_dispatcher_learns(party, receiver, late):
+    other = Party(party.store.path)
+
+    def slow(message):
+        other.dispatch.send(to_file(other.dispatch, receiver, 1), 10, 1)
+        raise late
+
+    party.dispatch.send(slow, 10, 1)
+    other.store.close()
+    assert party.store.read("SELECT state FROM dispatch ORDER BY outbox") == [("acknowledged",)] * 2
+    assert party.dispatch.reconciliation() == party.dispatch.owed(10) == []
+
+
+def test_a_look_up_whose_answer_is_lost_is_no_answer_whatever_it_says(party):
+    sent = []
+
+    def receive(message):
+        sent.append(message.outbox)
+        raise InjectedFault("after_commit")
+
+    def look_up(message):
+        raise InjectedFault("not-found")
+
+    for _ in range(2):
+        party.dispatch.send(receive, 1, 1, keyed=False, look_up=look_up)
+    assert sent == [1]

@@ -4,6 +4,7 @@ import random
 import sqlite3
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -353,3 +354,29 @@ def test_the_watch_over_sql_would_see_a_clock(work):
     for sql in ("SELECT random()", "SELECT datetime('now')", "SELECT CURRENT_TIMESTAMP"):
         work.store.read(sql)
     assert called == {"random", "datetime", "current_timestamp"}
+
+
+def test_a_claim_changed_by_hand_is_turned_away(work):
+    stage(work, 2)
+    [claim] = work.next(**NEXT, now=1).claims
+    for changed in (
+        {"identity": sha256("other")},
+        {"revision": 2},
+        {"processor": "x"},
+        {"processor_revision": "9"},
+    ):
+        with pytest.raises(WrongArgument, match="claim must be as"), work.store.write() as db:
+            work.stage_complete(db, replace(claim, **changed), "", 2)
+    assert rows(work, "state") == [("claimed",), ("pending",)]
+
+
+def test_a_claim_on_an_erased_item_does_not_fit_the_next_one(work):
+    """Erasure takes the row; the next row must not get its id."""
+    stage(work, 1)
+    [claim] = work.next(**NEXT | {"hold_for": 10_000}, now=1).claims
+    work.intake.erase_identity("explicit", **NAME, now=2)
+    work.deliver(**DELIVERY | {"key": "message-2"})
+    work.next(**NEXT, now=3)
+    for stale in (work.guard, lambda *args: work.stage_complete(args[0], args[1], "", args[2])):
+        with pytest.raises(Refused, match="claim-lost"), work.store.write() as db:
+            stale(db, claim, 4)

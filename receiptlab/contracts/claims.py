@@ -11,19 +11,20 @@ from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
 from receiptlab.contracts import lease, staging
-from receiptlab.errors import Refused, WrongType
+from receiptlab.errors import Refused, WrongType, WrongValue
 from receiptlab.store import Store
 from receiptlab.values import bounded, hex_digest, sized, text
 
 # A row of `work` is one receipt revision for one processor revision. `due` is when it can be taken: of a
 # pending row since when it waits, of a failed one when it is to be tried again, of a claimed one when
 # the claim ends. Finished rows have none. `attempt` is the history; its last row is the open one.
-# The effects have no uniqueness, so that a second effect can be seen.
+# An id is never given twice, or a stale claim would fit another item. The effects have no uniqueness, so
+# that a second effect can be seen.
 SCHEMA = (
     *staging.SCHEMA,
     *lease.SCHEMA,
     """CREATE TABLE work (
-        id INTEGER NOT NULL PRIMARY KEY,
+        id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
         identity TEXT NOT NULL REFERENCES receipt (identity), revision INTEGER NOT NULL,
         namespace TEXT NOT NULL, processor TEXT NOT NULL, processor_revision TEXT NOT NULL,
         state TEXT NOT NULL CHECK (state IN ('pending', 'claimed', 'failed', 'done', 'dead')),
@@ -257,3 +258,9 @@ def own(claim: Claim, store: Store) -> None:
         raise WrongType("claim", f"must be a claim from reserve or next, not {type(claim).__name__}")
     if claim.store is not store:
         raise Refused("other-store", "this claim is of another store; finish it there")
+
+
+def unchanged(claim: Claim, seen: Row) -> None:
+    """Raises WrongValue for a claim that was changed by hand: the caller's rows would be of another item."""
+    if (claim.work, claim.identity, claim.revision, claim.processor, claim.processor_revision) != seen[:5]:
+        raise WrongValue("claim", "must be as reserve or next gave it")

@@ -55,8 +55,8 @@ class Message(NamedTuple):
 
 
 class Dispatched(NamedTuple):
-    """How many messages one run of `send` saw acknowledged, refused, and left unclear, and how many it could
-    not send because the receiver could not be reached. `stopped` says why it stopped early, if it did."""
+    """How many messages one run of `send` saw acknowledged, refused, and left unclear. `stopped` says why it
+    stopped early, if it did: that message and those behind it are still owed."""
 
     acknowledged: int
     refused: int
@@ -73,13 +73,20 @@ class Entry(NamedTuple):
     told: str
 
 
-_OWED = """SELECT o.id, r.command, r.revision, r.result_digest, d.state FROM outbox o
+_OWED = """SELECT o.id, r.command, r.revision, r.result_digest, d.told FROM outbox o
     JOIN receipt r ON r.id = CAST(o.subject AS INTEGER) LEFT JOIN dispatch d ON d.outbox = o.id
     WHERE o.topic = 'result-recorded' AND (d.state IS NULL OR d.state = 'sending')
     ORDER BY o.id LIMIT :limit"""
+# What is acknowledged or closed stays so, whatever another dispatcher learns later.
 _MARK = """INSERT INTO dispatch VALUES (?, ?, ?, ?) ON CONFLICT (outbox)
-    DO UPDATE SET state = excluded.state, told = excluded.told, changed_at = excluded.changed_at"""
+    DO UPDATE SET state = excluded.state, told = excluded.told, changed_at = excluded.changed_at
+    WHERE dispatch.state IN ('sending', 'unclear')
+    OR dispatch.state = 'refused' AND excluded.state = 'acknowledged'"""
+_BEGIN = "INSERT INTO dispatch VALUES (?, 'sending', ?, ?) ON CONFLICT (outbox) DO NOTHING"
+_AGAIN = "UPDATE dispatch SET told = ?, changed_at = ? WHERE outbox = ? AND state = 'sending' AND told = ?"
+_UNSENT = "DELETE FROM dispatch WHERE outbox = ? AND state = 'sending' AND told = ?"
 _UNMARK = "DELETE FROM dispatch WHERE outbox = ?"
+_CLOSE = "UPDATE dispatch SET state = 'closed', told = ?, changed_at = ? WHERE outbox = ?"
 _STATE = "SELECT state FROM dispatch WHERE outbox = ?"
 _LIST = """SELECT d.outbox, r.scope || '/' || r.key, d.state, d.told FROM dispatch d
     JOIN outbox o ON o.id = d.outbox JOIN receipt r ON r.id = CAST(o.subject AS INTEGER)
@@ -146,14 +153,18 @@ class Dispatch(Contract):
         message has arrived, and raises Refused (not-found) where not. Without either, a lost answer leaves
         the message unclear. What is unclear or was refused is not sent again; it is on the list of
         `reconciliation`.
+
+        Several may send at once: each attempt at a receiver without keys is begun by one of them. A look-up
+        says nothing of a request that is still under way; ask only once none can be.
         """
         checked(ARGUMENTS, {"limit": limit, "now": now})
         told = {"acknowledged": 0, "refused": 0, "unclear": 0}
-        for message, state in self._owed(limit):
-            ended, why = self._one(message, state, receive, keyed, look_up, now)
+        for message, attempt in self._owed(limit):
+            ended, why = self._one(message, attempt, receive, keyed, look_up, now)
             if not ended:
                 return Dispatched(*told.values(), why)
-            told[ended] += 1
+            if ended != "begun by another":
+                told[ended] += 1
         return Dispatched(*told.values(), "")
 
     def reconciliation(self) -> list[Entry]:
@@ -171,7 +182,7 @@ class Dispatch(Contract):
             if call.verdict == "send-again":
                 db.execute(_UNMARK, (outbox,))
             else:
-                db.execute(_MARK, (outbox, "closed", f"{verdict}: {note}", now))
+                db.execute(_CLOSE, (f"{verdict}: {note}", now, outbox))
 
     def jump(self, receiver: Receiver, now: int) -> None:
         """After a restore: let every fence and revision go past what the receiver has seen of this owner.
@@ -187,40 +198,52 @@ class Dispatch(Contract):
 
     def _owed(self, limit: int) -> list[tuple[Message, str | None]]:
         found = []
-        for outbox, command, revision, digest, state in self.store.read(_OWED, {"limit": limit}):
+        for outbox, command, revision, digest, attempt in self.store.read(_OWED, {"limit": limit}):
             sent = json.loads(command)
             key, subject = f"{sent['scope']}/{sent['key']}", f"{sent['scope']}/{sent['work']}"
-            found.append((Message(outbox, key, subject, revision, sent["fence"], digest), state))
+            found.append((Message(outbox, key, subject, revision, sent["fence"], digest), attempt))
         return found
 
     def _one(
         self,
         message: Message,
-        state: str | None,
+        attempt: str | None,
         receive: Receive,
         keyed: bool,
         look_up: Receive | None,
         now: int,
     ) -> tuple[str, str]:
         """Send one message. Returns what became of it; or nothing, and why: then it is still owed. To a
-        receiver without keys it is sent only after it was written down that it is being sent."""
+        receiver without keys it is sent only after it was written down which attempt this is."""
         if not keyed:
-            ended, why = self._arrived(message, look_up, now) if state == "sending" else ("", "")
+            ended, why = self._arrived(message, look_up, now) if attempt else ("", "")
             if ended or why:
                 return ended, why
-            self._mark(message, "sending", "", now)
-            self.store.reach("after_sending")
+            before, attempt = attempt, f"attempt {int(attempt.split()[1]) + 1 if attempt else 1}"
+            if not self._begin(message, before, attempt, now):
+                return "begun by another", ""
         try:
             receive(message)
         except Refused as refused:
-            return self._mark(message, "refused", refused.reason, now), ""
+            return self._mark(message, "refused", str(refused.reason), now), ""
         except Definite as error:
-            self._unmark(message)
+            with self.store.write() as db:
+                db.execute(_UNSENT, (message.outbox, attempt))
             return "", error.reason
         except Indefinite as error:
             return "" if keyed else self._arrived(message, look_up, now)[0], error.reason
         self.store.reach("after_receiver")
         return self._mark(message, "acknowledged", "", now), ""
+
+    def _begin(self, message: Message, before: str | None, attempt: str, now: int) -> bool:
+        """Write down that it is being sent. False where another dispatcher has begun this attempt."""
+        with self.store.write() as db:
+            if before is None:
+                begun = db.execute(_BEGIN, (message.outbox, attempt, now)).rowcount
+            else:
+                begun = db.execute(_AGAIN, (attempt, now, message.outbox, before)).rowcount
+        self.store.reach("after_sending")
+        return begun == 1
 
     def _arrived(self, message: Message, look_up: Receive | None, now: int) -> tuple[str, str]:
         """What became of a message whose answer was lost, or why that cannot be told now. Both are empty
@@ -230,7 +253,8 @@ class Dispatch(Contract):
         try:
             look_up(message)
         except (Definite, Indefinite) as error:
-            return "", "" if error.reason == "not-found" else error.reason
+            never_came = isinstance(error, Refused) and error.reason == "not-found"
+            return "", "" if never_came else error.reason
         return self._mark(message, "acknowledged", "found by a look-up", now), ""
 
     def _mark(self, message: Message, state: str, told: str, now: int) -> str:
@@ -238,7 +262,3 @@ class Dispatch(Contract):
             db.execute(_MARK, (message.outbox, state, told, now))
             self.store.reach("after_mark")
         return state
-
-    def _unmark(self, message: Message) -> None:
-        with self.store.write() as db:
-            db.execute(_UNMARK, (message.outbox,))

@@ -27,6 +27,7 @@ from receiptlab.contracts.claims import (
     backoff,
     own,
     spent,
+    unchanged,
 )
 from receiptlab.contracts.reserving import CLOSE, MOVE, OPEN, UNSETTLED, Reserving, see_row
 from receiptlab.contracts.shape import arguments
@@ -36,7 +37,7 @@ from receiptlab.values import checked
 _STAGE = """INSERT INTO work SELECT NULL, r.identity, v.number, r.namespace, :processor, :processor_revision,
     'pending', :now, 0, 0, 0, NULL, NULL, :now FROM receipt r JOIN revision v ON v.identity = r.identity
     WHERE r.identity = :identity AND r.state = 'live' AND v.number = :revision AND v.disposition = 'accepted'
-    ON CONFLICT DO NOTHING"""
+    AND v.staged_at IS NOT NULL ON CONFLICT DO NOTHING"""  # NULL: it was compacted, with its finished work
 _RENEW = "UPDATE work SET due = ?, changed_at = ? WHERE id = ?"
 _ENTRY = "UPDATE work SET entries = entries + 1 WHERE id = ?"
 _EFFECT = """INSERT INTO effect (identity, revision, processor, processor_revision, reference, effected_at)
@@ -106,7 +107,7 @@ class Work(Reserving):
         self, db: Connection, identity: str, revision: int, processor: str, processor_revision: str, now: int
     ) -> int:
         """Stage the work of a processor on an accepted revision, in the caller's transaction. Returns how
-        many rows are new: 1, or 0 where it was staged before, or where the receipt is compacted, erased or
+        many rows are new: 1, or 0 where it was staged before, or where the revision is compacted, erased or
         unknown. Refused: no-transaction."""
         self._inside(db)
         named = arguments(locals())
@@ -220,6 +221,7 @@ class Work(Reserving):
         seen = see_row(db, call)
         for guard in self.guards["complete"]:
             guard(call, seen)
+        unchanged(claim, seen)
         return call, seen
 
     def _finish(self, db: Connection, call: SimpleNamespace, seen: Row, state: str, due: int | None) -> None:

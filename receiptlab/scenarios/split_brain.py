@@ -243,6 +243,28 @@ def lost_answer_with_a_look_up() -> Run:
     return _letters(world, shop, 1)
 
 
+def looked_up_while_under_way() -> Run:
+    """The dispatcher gives up waiting, and asks while its request still travels: not there yet (S-7)."""
+    world, shop = _shop_step("looked-up-while-under-way", "a look-up comes before the request", "breaks")
+    travelling: list[Message] = []
+
+    def receive(message: Message) -> None:
+        travelling.append(message)
+        if len(travelling) == 1:
+            raise InjectedFault("timeout")
+        shop.send(message.subject, message.fence, "worker-a")
+
+    def look_up(message: Message) -> None:
+        raise Refused("not-found", "no such letter")
+
+    ask = {"keyed": False, "look_up": look_up}
+    world.send(world.original, HERE, 210, {"stopped": "timeout"}, receive, **ask)
+    world.send(world.original, HERE, 220, {"acknowledged": 1}, receive, **ask)
+    late = (shop.send, travelling[0].subject, travelling[0].fence, "worker-a")
+    world.step("the network", "delivers the first", 230, *late, expect=ACCEPTED)
+    return _letters(world, shop, 2, "duplicated")
+
+
 def lost_answer_with_neither() -> Run:
     """No key, no look-up: the message is unclear, and never sent again by itself (S-7)."""
     world, shop = _shop_step("lost-answer-with-neither", "a receiver's answer is lost, nothing helps")
@@ -298,6 +320,7 @@ SCENARIOS = (
     fence_seen_before,
     lost_answer_with_a_key,
     lost_answer_with_a_look_up,
+    looked_up_while_under_way,
     lost_answer_with_neither,
     lost_answer_and_sent_again,
     dispatch_stops_at_every_point,
