@@ -5,13 +5,14 @@ PYTHON ?=
 CANDIDATES = python3 python3.14 python3.13 python3.12 python3.11 python
 IN_VENV = .venv/bin/python
 
-.PHONY: help setup lab test run bench html notebooks lint format clean
+.PHONY: help setup lab test run bench hazards html notebooks lint format clean
 
 help:
 	@echo "make lab        open the lessons in JupyterLab"
 	@echo "make test       run the tests and every notebook, strictly"
 	@echo "make run        run every scenario and print what came out"
 	@echo "make bench      measure"
+	@echo "make hazards    every order, power cut, disk fault and kill, at full size (about ten minutes)"
 	@echo "make html       the lessons as pages in build/site"
 	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make lint       look for mistakes in style"
@@ -40,6 +41,9 @@ run: setup
 
 bench: setup
 	@$(IN_VENV) -m tools.bench
+
+hazards: setup
+	@$(IN_VENV) -m tools.hazards
 
 html: setup
 	@$(IN_VENV) tools/site.py

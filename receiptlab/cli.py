@@ -1,4 +1,4 @@
-"""The commands: run, play, list, intake, work, status, dead, requeue, sweep, receiver, about.
+"""The commands: run, play, list, intake, work, status, results, dead, requeue, sweep, receiver, about.
 
 Exit status: 0 all was as expected, 1 something was not, 2 the input could not be used,
 130 stopped with Ctrl-C.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from receiptlab import golden
 from receiptlab.contracts.owner import SCHEMA, Owner
+from receiptlab.record import Run
 from receiptlab.store import Store
 from receiptlab.values import sha256
 
@@ -23,6 +26,12 @@ RESULT = WORK | {
     "result_digest": sha256("result 1"),
     "now": 120,
 }
+
+
+@functools.cache
+def all_runs() -> tuple[Run, ...]:
+    """Every case and every scenario, run once for all tests that only look at them."""
+    return tuple(run() for run in golden.experiments())
 
 
 @pytest.fixture

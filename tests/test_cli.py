@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from receiptlab import golden
 from receiptlab.cases import own_cases
 from receiptlab.cli import main
+from tests.conftest import all_runs
 
 ROOT = Path(__file__).parent.parent
 WRONG_FENCE = ROOT / "data/cases/owner/O-07-same-holder-wrong-fence.jsonl"
@@ -27,7 +29,14 @@ def changed(tmp_path, before, after):
     return str(path)
 
 
-def test_run_prints_every_case_and_scenario(capsys):
+@pytest.fixture
+def already_run(monkeypatch):
+    """What `run` plays was run before, by the test of the stored results."""
+    runs = all_runs()
+    monkeypatch.setattr(golden, "experiments", lambda: [lambda run=run: run for run in runs])
+
+
+def test_run_prints_every_case_and_scenario(already_run, capsys):
     assert main(["run"]) == 0
     out, err = capsys.readouterr()
     for case in own_cases():
@@ -193,7 +202,7 @@ def test_a_run_that_is_no_picture_is_refused(tmp_path, capsys):
     assert "a timeline shows at most 200 events" in capsys.readouterr().err
 
 
-def test_a_narrow_terminal_still_shows_every_name_whole(capsys, monkeypatch):
+def test_a_narrow_terminal_still_shows_every_name_whole(already_run, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["run"]) == 0
     out = capsys.readouterr().out

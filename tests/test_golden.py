@@ -12,13 +12,14 @@ from receiptlab.cases import load
 from receiptlab.cli import main
 from receiptlab.lesson import case
 from receiptlab.play import play
+from tests.conftest import all_runs
 
 ABLATE = functools.cache(golden.ablate)
 
 
 @pytest.fixture(scope="module")
 def runs():
-    return [run() for run in golden.experiments()]
+    return list(all_runs())
 
 
 def test_everything_comes_out_as_it_is_stored(runs, monkeypatch):

@@ -111,7 +111,7 @@ def read_all(connection):
 
 
 def head(*lines, request="POST /v1/charges HTTP/1.1"):
-    return "\r\n".join([request, "Host: x", *lines, "", ""]).encode("latin-1")
+    return "\r\n".join([request, "Host: localhost", *lines, "", ""]).encode("latin-1")
 
 
 def counts(store):
@@ -1015,3 +1015,32 @@ def test_wrong_options_get_a_sentence(tmp_path, capsys, wrong):
     assert stopped.value.code == 2
     assert "usage:" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        "POST //v1/charges HTTP/1.1",
+        "POST ////v1/charges HTTP/1.1",
+        "POST http://localhost/v1/charges HTTP/1.1",
+        "POST http://localhost/writers HTTP/1.1",
+        "POST * HTTP/1.1",
+        "POST abc HTTP/1.1",
+        "POST /a#b HTTP/1.1",
+    ],
+)
+def test_a_target_that_could_be_taken_for_another_is_400(service, store, request_line):
+    """The key stands for the path to the byte, so there is one way to write a path."""
+    told = raw(service, head("Idempotency-Key: k", "Content-Length: 0", request=request_line))
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert b'"reason": "target"' in told
+    assert effects(store) == 0
+
+
+@pytest.mark.parametrize(
+    "host", ["Host: example.test", "Host: localhost.example.test", "Host: 127.0.0.1:x", "X: y"]
+)
+def test_a_request_for_another_host_is_400(service, store, host):
+    lines = ["POST /v1/charges HTTP/1.1", host, "Idempotency-Key: k", "Content-Length: 0", "", ""]
+    assert raw(service, "\r\n".join(lines).encode()).startswith(b"HTTP/1.1 400 ")
+    assert effects(store) == 0

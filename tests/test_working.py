@@ -598,3 +598,28 @@ def test_a_claim_is_renewed_while_a_command_runs(tmp_path):
         go.touch()
         assert ended(process)[0] == 0
     assert asked(db, "state, attempts FROM work") == [("done", 1)]
+
+
+def test_results_are_shown(db, capsys):
+    assert lab("work", "--db", db, "--processor", "p", "--drain", "--", "echo", "it is done") == 0
+    capsys.readouterr()
+    assert lab("results", "--db", db, "--limit", 3) == 0
+    out, _ = capsys.readouterr()
+    assert out.count("it is done") == 3
+
+
+def test_a_processor_that_nobody_has_staged_for_is_told(db, capsys):
+    assert lab("work", "--db", db, "--processor", "typo", "--drain", "--", "true") == 0
+    assert "nothing was ever staged for the processor typo" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["1e999999999999", "-1e999999999999", "nan", "1e-999999999999", ""])
+def test_seconds_beyond_all_bounds_are_refused_in_a_sentence(db, capsys, value):
+    for option in ("--hold-for", "--backoff", "--cap", "--timeout"):
+        with pytest.raises(SystemExit) as ended:
+            lab("work", "--db", db, "--processor", "p", f"{option}={value}x", "--", "true")
+        assert ended.value.code == 2
+    with pytest.raises(SystemExit) as ended:
+        lab("work", "--db", db, "--processor", "p", f"--hold-for={value}", "--", "true")
+    assert ended.value.code == 2
+    assert "must be a number of seconds" in capsys.readouterr().err

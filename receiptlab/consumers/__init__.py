@@ -10,7 +10,7 @@ running    a handler that runs a command of yours on the item
 stopping   what ends a worker from outside
 turns      a line of workers in front of the write lock
 working    the command `work` over these
-tending    the commands `status`, `dead`, `requeue` and `sweep`
+tending    the commands `status`, `results`, `dead`, `requeue` and `sweep`
 metrics    the counts of work as text for Prometheus
 http_receiver  the receiver as a service over HTTP: what a client can rely on, and how it serves
 http_requests  one connection to it: its requests, and what each is answered

@@ -122,3 +122,19 @@ def digest(method: str, target: str, body: bytes) -> str:
     """What a request asks for: the SHA-256 of method, path with its query, and body, byte by byte. Neither
     method nor path can have a blank or a line end in it, so no two requests are written alike."""
     return hashlib.sha256(f"{method} {target}\n".encode("latin-1") + body).hexdigest()
+
+
+def flaw_of_target(request_line: str, path: str, hosts: list[str]) -> str:
+    """What is wrong with where a request goes; empty where nothing is. `path` is what http.server made of it.
+
+    A host by another name than this computer's own would be a page in a browser that was led here.
+    """
+    target = request_line.split()[1]
+    if not target.startswith("/") or "#" in target or target != path:
+        return "the target must be a path that begins with one slash, without a fragment"
+    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+        return "Host must be 127.0.0.1, localhost or [::1], with or without the port"
+    return ""
+
+
+_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE | re.ASCII)

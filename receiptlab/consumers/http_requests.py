@@ -12,7 +12,16 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 from receiptlab.consumers import clock
-from receiptlab.consumers.http_fields import Lines, Problem, digest, key, number, query, word
+from receiptlab.consumers.http_fields import (
+    Lines,
+    Problem,
+    digest,
+    flaw_of_target,
+    key,
+    number,
+    query,
+    word,
+)
 from receiptlab.consumers.stopping import Gone
 from receiptlab.contracts.receiver import Effect, Receiver
 from receiptlab.errors import Definite, Indefinite, InjectedFault, Refused, WrongArgument
@@ -65,7 +74,13 @@ class Handler(BaseHTTPRequestHandler):
     def parse_request(self) -> bool:
         plain, self.rfile = self.rfile, Lines(self.rfile)
         try:
-            return super().parse_request()
+            if not super().parse_request():
+                return False
+            wrong = flaw_of_target(self.requestline, self.path, self.headers.get_all("Host", []))
+            if wrong:
+                self.close_connection = True
+                self._say_no(400, "target", wrong)
+            return not wrong
         except ValueError:
             self.send_error(400)
             return False

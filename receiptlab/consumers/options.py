@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from receiptlab.contracts.claims import ARGUMENTS, LATEST, LONGEST
 from receiptlab.contracts.work import Work
@@ -54,7 +54,7 @@ def seconds(low: int = 0) -> Callable[[str], int]:
             given = Decimal(text) * 1_000
             if given.is_finite() and low <= given <= LONGEST:
                 return int(given)
-        except InvalidOperation:
+        except ArithmeticError:  # no number, or one with an exponent beyond all bounds
             pass
         shown = f"at least {Decimal(low) / 1_000}, and at most {LONGEST // 1_000}"
         raise argparse.ArgumentTypeError(f"must be a number of seconds, {shown}")

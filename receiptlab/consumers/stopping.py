@@ -11,7 +11,7 @@ from receiptlab.errors import LabError
 
 
 class Hurried(Exception):
-    """Asked a second time to stop, while waiting for the turn."""
+    """Asked to stop while waiting for the turn."""
 
 
 class Gone(LabError):
@@ -29,13 +29,13 @@ class Stop:
     def __call__(self, *signal: object) -> None:
         """Ask once more."""
         self.asked += 1
-        if self.asked > 1 and self._waiting:
+        if self._waiting:
             self._waiting = False
             raise Hurried
 
     @contextlib.contextmanager
     def hurry(self) -> Iterator[None]:
-        """Within it, whoever asks a second time raises Hurried: for a wait that may have no end."""
+        """Within it, whoever asks raises Hurried: for a wait that may have no end."""
         try:
             self._waiting = True
             yield

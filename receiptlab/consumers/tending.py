@@ -1,4 +1,6 @@
-"""The commands that look after work: `status`, `dead`, `requeue` and `sweep`.
+"""The commands that look after work: `status`, `results`, `dead`, `requeue` and `sweep`.
+
+They do not stand in line with the workers: one that was stopped in its turn must not keep them out.
 
 Exit status: 0 all was done, 1 a row could not be requeued, 2 the fixture could not be used.
 """
@@ -10,10 +12,9 @@ import os
 import sys
 
 from receiptlab import terminal
-from receiptlab.consumers import clock, options
+from receiptlab.consumers import clock, options, worker
 from receiptlab.consumers.metrics import STATES, metrics
 from receiptlab.consumers.options import ATTEMPTS, opened, ruled
-from receiptlab.consumers.turns import Turns
 from receiptlab.contracts.claims import LATEST, Look
 from receiptlab.contracts.work import Work
 from receiptlab.errors import Refused
@@ -27,6 +28,8 @@ PAGE = 50
 
 _LAST = """SELECT error, detail FROM attempt WHERE work = ? AND result IN ('failed', 'expired')
     ORDER BY number DESC LIMIT 1"""
+_RESULTS = """SELECT id, processor, identity, revision, substr(output, 1, ?) FROM result
+    ORDER BY id DESC LIMIT ?"""
 _SHOWN = 200
 
 
@@ -35,6 +38,9 @@ def add_parsers(commands: argparse._SubParsersAction) -> None:
     status = commands.add_parser("status", help="count the work by processor and state")
     status.add_argument("--metrics", action="store_true", help="as text for Prometheus")
     status.set_defaults(command=_status)
+    results = commands.add_parser("results", help="show what the commands printed, the latest last")
+    _add_limit(results, PAGE, "at most so many rows")
+    results.set_defaults(command=_results)
     dead = commands.add_parser("dead", help="show dead work with its history")
     rule = ruled("after", 0, LATEST)
     dead.add_argument("--after", type=rule, default=0, metavar="ID", help="only rows with a greater id")
@@ -50,7 +56,7 @@ def add_parsers(commands: argparse._SubParsersAction) -> None:
         help=f"what was tried so often is dead; as for work (default {ATTEMPTS})",
     )  # fmt: skip
     sweep.set_defaults(command=_sweep)
-    for parser in (status, dead, requeue, sweep):
+    for parser in (status, results, dead, requeue, sweep):
         options.add_db(parser)
     for parser in (requeue, sweep):
         options.add_now(parser)
@@ -93,6 +99,18 @@ def _dead(given: argparse.Namespace) -> int:
     return 0
 
 
+def _results(given: argparse.Namespace) -> int:
+    with opened(given.db, *worker.SCHEMA) as store:
+        rows = store.read(_RESULTS, (_SHOWN, given.limit))[::-1]
+    told = [
+        (number, processor, identity[:12], revision, output)
+        for number, processor, identity, revision, output in rows
+    ]
+    columns = ("id", "processor", "identity", "revision", "result")
+    terminal.console().print(terminal.grid("", columns, told))
+    return 0
+
+
 def _row(store: Store, look: Look) -> tuple:
     last = store.read(_LAST, (look.work,))
     error, detail = last[0] if last else (None, None)
@@ -108,8 +126,7 @@ def _requeue(given: argparse.Namespace) -> int:
         work = Work(store)
         for each in dict.fromkeys(given.ids):
             try:
-                with Turns(store.path):
-                    work.requeue(each, _now(given))
+                work.requeue(each, _now(given))
             except Refused as error:
                 refused += 1
                 print(f"{each}: {error}; it stays as it is", file=sys.stderr)
@@ -125,8 +142,7 @@ def _sweep(given: argparse.Namespace) -> int:
         token = _acquire(work, given)
         while more:
             try:
-                with Turns(store.path):
-                    swept = work.sweep(_name(), token, given.limit, given.attempts, _now(given))
+                swept = work.sweep(_name(), token, given.limit, given.attempts, _now(given))
             except Refused as error:
                 if error.reason != "lease-lost":
                     raise
@@ -139,8 +155,7 @@ def _sweep(given: argparse.Namespace) -> int:
 
 
 def _acquire(work: Work, given: argparse.Namespace) -> int:
-    with Turns(work.store.path):
-        return work.acquire_sweep(_name(), _now(given)).token
+    return work.acquire_sweep(_name(), _now(given)).token
 
 
 def _name() -> str:

@@ -241,8 +241,8 @@ class Worker:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """This process's turn to write. Asked twice to stop it does without: then the lock of SQLite alone
-        stands between the processes, as safe and less fair. The file is looked at before and after."""
+        """This process's turn to write. Asked to stop while it waits it does without: the one before it may
+        never go on, and the lock of SQLite alone is as safe. The file is looked at before and after."""
         self._file.look()
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(Hurried), self.stop.hurry():

@@ -25,6 +25,7 @@ from receiptlab.store import Store
 TIMEOUT = 60
 """How long a command may run, in seconds."""
 
+_STAGED = "SELECT 1 FROM work WHERE processor = ? LIMIT 1"
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM"))
 
 
@@ -84,6 +85,8 @@ def run(given: argparse.Namespace) -> int:
     with options.opened(given.db, *worker.SCHEMA) as store, _signals(stop):
         try:
             made = _worker(store, given, stop)
+            if not store.read(_STAGED, (given.processor,)):
+                _say(f"nothing was ever staged for the processor {given.processor}; is the name right?")
             tally = made.run("idle" if given.now is not None else "drained" if given.drain else "never")
         except WrongArgument as error:
             raise Unusable(str(error)) from None

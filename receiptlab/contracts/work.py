@@ -37,7 +37,9 @@ from receiptlab.values import checked
 _STAGE = """INSERT INTO work SELECT NULL, r.identity, v.number, r.namespace, :processor, :processor_revision,
     'pending', :now, 0, 0, 0, NULL, NULL, :now FROM receipt r JOIN revision v ON v.identity = r.identity
     WHERE r.identity = :identity AND r.state = 'live' AND v.number = :revision AND v.disposition = 'accepted'
-    AND v.staged_at IS NOT NULL ON CONFLICT DO NOTHING"""  # NULL: it was compacted, with its finished work
+    AND v.staged_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM work w WHERE w.identity = r.identity AND
+    w.revision = v.number AND w.processor = :processor AND w.processor_revision = :processor_revision)"""
+# staged_at is NULL where the revision was compacted, with its finished work.
 _RENEW = "UPDATE work SET due = ?, changed_at = ? WHERE id = ?"
 _ENTRY = "UPDATE work SET entries = entries + 1 WHERE id = ?"
 _EFFECT = """INSERT INTO effect (identity, revision, processor, processor_revision, reference, effected_at)

@@ -1,4 +1,4 @@
-"""A disk that fails (H-5). Needs apsw, the extra `test`.
+"""A disk that fails (H-5). Needs apsw, the extra `hazards`.
 
 For every call of every contract the N-th operation on the disk fails, for N = 1, 2, 3 and so on until a
 call comes to its end without a failure: once, or for good from the N-th on. A full disk fails its writes,

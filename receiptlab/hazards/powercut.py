@@ -1,4 +1,4 @@
-"""A power cut (H-4). Needs apsw, the extra `test`.
+"""A power cut (H-4). Needs apsw, the extra `hazards`.
 
 Every write, truncate, sync, creation and deletion of a contract's life is recorded. After each of them the
 states are built that a power cut could leave (`states` says by what model), laid out as real files, and

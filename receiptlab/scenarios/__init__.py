@@ -8,10 +8,12 @@ from receiptlab.record import Run
 from receiptlab.scenarios import (
     at_once,
     crash_points,
+    disks,
     every_order,
     fixture,
     going_wrong,
     intake,
+    modelled,
     outside,
     restoring,
     retention,
@@ -31,4 +33,6 @@ SCENARIOS: tuple[Callable[[], Run], ...] = (
     *split_brain.SCENARIOS,
     *restoring.SCENARIOS,
     *every_order.SCENARIOS,
+    *disks.SCENARIOS,
+    *modelled.SCENARIOS,
 )

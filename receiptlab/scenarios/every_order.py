@@ -94,8 +94,9 @@ def _record(name: str, title: str, kind: str, experiments: Iterable[Experiment])
 
 
 def contracts_in_every_order() -> Run:
-    """Calls of each contract that race, in every order of their statements: each order is safe (H-6)."""
-    return _record("contracts-in-every-order", "every order of calls that race", "holds", PAIRS)
+    """Two calls of each contract that race, in every order of their statements: each is safe (H-6)."""
+    two = [experiment for experiment in PAIRS if len(experiment.callers) == 2]
+    return _record("contracts-in-every-order", "every order of two calls that race", "holds", two)
 
 
 def mistakes_in_every_order() -> Run:

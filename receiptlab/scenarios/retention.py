@@ -21,7 +21,7 @@ CLOSE = {"namespace": "shop", "through": 1}
 
 def execute_dies_at_every_point() -> Run:
     """A process ends at each point of an execution; the retry has one effect, or finds it (R-4)."""
-    lab = Lab("execute-dies-at-every-point", "a process dies while it executes", "R-4", Retention)
+    lab = Lab("execute-dies-at-every-point", "a process dies while it executes", "R-4 H-3", Retention)
     for number, point in enumerate(points_of(Retention, "execute")):
         done = point == "after_commit"
         args = KEY | PAYLOAD | {"operation": f"op-{number + 1}", "now": 100 + 10 * number}
@@ -50,7 +50,7 @@ def closure_dies_at_every_point() -> Run:
 
 def killed_inside_the_transaction() -> Run:
     """A process is held inside its transaction and killed there; its lock and its work are gone (R-4)."""
-    lab = Lab("killed-inside-the-transaction", "a process is killed before its commit", "R-4", Retention)
+    lab = Lab("killed-inside-the-transaction", "a process is killed before its commit", "R-4 H-3", Retention)
     point, args = "after_receipt", KEY | PAYLOAD | {"now": 100}
     lab.close()
     with Child(Retention, lab.path, "execute", args, hold_at=point) as child:

@@ -1,0 +1,146 @@
+"""What the models share: how a model answers, and its own rules for arguments."""
+
+from __future__ import annotations
+
+import copy
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
+
+LARGEST = 2**63 - 1
+Rule = Callable[[object], bool]
+
+
+class Told(NamedTuple):
+    """How a call ended, by the same words as a contract's."""
+
+    word: str
+    reason: str = ""
+    fields: tuple[str, ...] = ()
+    facts: dict = {}  # noqa: RUF012 - nobody changes it
+
+
+class No(Exception):
+    """The model refuses."""
+
+    def __init__(self, reason: str, *fields: str) -> None:
+        self.told = Told("refused", reason, fields)
+
+
+class Wrong(Exception):
+    """The model takes no such argument, in the state that it is in."""
+
+    def __init__(self, argument: str) -> None:
+        self.told = Told("invalid", argument)
+
+
+def accepted(**facts: object) -> Told:
+    return Told("accepted", facts=facts)
+
+
+def replayed(**facts: object) -> Told:
+    return Told("replayed", facts=facts)
+
+
+def read(**facts: object) -> Told:
+    return Told("read", facts=facts)
+
+
+def name(value: object) -> bool:
+    """1 to 128 characters, none of them a control character or half of a pair."""
+    plain = type(value) is str and 1 <= len(value) <= 128
+    return plain and not any(unicodedata.category(each) in ("Cc", "Cs") for each in value)
+
+
+def whole(low: int = 0, high: int = LARGEST) -> Rule:
+    """An integer from low to high."""
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def size(low: int, high: int) -> Rule:
+    """A text of so many bytes in UTF-8."""
+
+    def rule(value: object) -> bool:
+        if type(value) is not str or any(unicodedata.category(each) == "Cs" for each in value):
+            return False
+        return low <= len(value.encode()) <= high
+
+    return rule
+
+
+def digest(value: object) -> bool:
+    """64 lowercase hexadecimal digits."""
+    return type(value) is str and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def word(*words: str) -> Rule:
+    """One of these words."""
+    return lambda value: type(value) is str and value in words
+
+
+class Model:
+    """A contract as plain dictionaries. A subclass has one method for each call, with its arguments."""
+
+    NAME: ClassVar[str]
+    RULES: ClassVar[dict[str, Rule]]
+    """By argument, what is allowed."""
+    CALLS: ClassVar[dict[str, str]]
+    """By call, the names of its arguments in their order."""
+    STATE: ClassVar[dict[str, str]]
+    """By name, the SELECT whose rows must be those that `state` has under this name."""
+
+    RECORDED: ClassVar[tuple[str, ...]] = ()
+    """The calls of which a refusal is written down."""
+
+    actor = ""
+    """Who calls. What an actor has in hand is nobody else's."""
+
+    def call(self, actor: str, call: str, args: dict) -> Told:
+        """Make the call. A call that is refused or invalid must have changed nothing."""
+        self.actor = actor
+        if argument := self.wrong(call, args):
+            return Told("invalid", argument)
+        try:
+            return getattr(self, call)(**args)
+        except (No, Wrong) as ended:
+            return ended.told
+
+    def interrupted(self, actor: str, call: str, args: dict, fault: str) -> tuple[Model, Told]:
+        """The model after a call whose answer is lost before or after its commit, and how that call ended.
+        A call that commits nothing comes to neither point, and ends as it would."""
+        after = copy.deepcopy(self)
+        told = after.call(actor, call, args)
+        recorded = told.word == "refused" and call in self.RECORDED
+        if told.word not in ("accepted", "replayed") and not recorded:
+            return after, told
+        if fault == "before_commit":
+            self.keep(after)
+        return self if fault == "before_commit" else after, Told("unknown", fault)
+
+    def keep(self, after: Model) -> None:
+        """The call was rolled back: take over from `after` what is in no file and changed all the same."""
+
+    def wrong(self, call: str, args: dict) -> str:
+        """The first argument that breaks its rule; "" where none does."""
+        names = self.CALLS[call].split()
+        return next((each for each in names if not self.RULES[each](args[each])), "")
+
+    def reopen(self) -> None:
+        """Every connection ended: what was in the file is there, what was in hand is not."""
+
+    def counted(self) -> tuple[int, ...]:
+        """What a case counts after each call."""
+        raise NotImplementedError
+
+    def leases(self) -> list[tuple]:
+        """(on what, holder, fence, end) of each lease, expired ones included."""
+        return []
+
+    def state(self) -> dict[str, list[tuple]]:
+        """The rows that must be in the file, in any order."""
+        raise NotImplementedError
+
+    def times(self) -> list[int]:
+        """Times at which something changes: the ends of leases, when something is due."""
+        return []
