@@ -84,7 +84,7 @@ def test_play_reads_every_file_before_it_plays_any(tmp_path, capsys):
 def test_list_shows_clauses_cases_scenarios_and_lessons(capsys):
     assert main(["list"]) == 0
     out, _ = capsys.readouterr()
-    for word in ("O-17", "S-9", "planned", "O-13-fence", "two-transactions", "04_fence_and_holder"):
+    for word in ("O-17", "S-9", "done", "O-13-fence", "two-transactions", "04_fence_and_holder"):
         assert word in out
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 from receiptlab.contracts import lease, staging
 from receiptlab.errors import Refused, WrongType, WrongValue
 from receiptlab.store import Store
-from receiptlab.values import bounded, hex_digest, sized, text
+from receiptlab.values import bounded, sized, text
 
 # A row of `work` is one receipt revision for one processor revision. `due` is when it can be taken: of a
 # pending row since when it waits, of a failed one when it is to be tried again, of a claimed one when
@@ -57,7 +57,6 @@ LONGEST = 2**61
 
 ARGUMENTS = staging.ARGUMENTS | {
     "now": bounded(0, LATEST),
-    "identity": hex_digest,
     "revision": bounded(1, LATEST),
     "processor": text,
     "processor_revision": text,

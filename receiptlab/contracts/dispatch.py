@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver, Writer
 from receiptlab.contracts.shape import Contract, arguments
-from receiptlab.errors import Definite, Indefinite, Refused
+from receiptlab.errors import Definite, Indefinite, Refused, WrongType
 from receiptlab.values import bounded, checked, integer, one_of, text
 
 # `writer` has one row at most: by which identity this file writes. A backup has a copy of it.
@@ -127,6 +127,10 @@ class Dispatch(Contract):
 
     def write_as(self, writer: Writer) -> None:
         """From now on this file writes by this identity."""
+        if type(writer) is not Writer:
+            raise WrongType("writer", f"must be an identity from register, not {type(writer).__name__}")
+        named = {"owner": writer.owner, "generation": writer.generation, "instance": writer.instance}
+        checked(Receiver.ARGUMENTS, named)
         with self.store.write() as db:
             db.execute(_BE, (writer.owner, writer.generation, writer.instance))
 

@@ -211,7 +211,7 @@ class Intake(Staging):
         """Erase one identity inside the caller's transaction, beside the caller's own rows of it, with an
         outbox row that tells of it. False when it was erased before. Refused: no-transaction."""
         self._inside(db)
-        checked(ARGUMENTS, {"digest": identity, "now": now})
+        checked(ARGUMENTS, {"identity": identity, "now": now})
         db.execute(_UNREVISE, (identity,))
         if not db.execute(_ERASE, (identity, now)).rowcount:
             return False

@@ -53,6 +53,7 @@ ARGUMENTS = {
     "namespace": sized(1, 256),
     "key": sized(1, 1024),
     "digest": hex_digest,
+    "identity": hex_digest,
     "reference": sized(0, 4096),
     "decision": one_of(DECISIONS),
     "changed_as": one_of(DECISIONS[1:3]),
@@ -64,13 +65,14 @@ ARGUMENTS = {
 
 
 class Seen(NamedTuple):
-    """The receipt's row as the transaction has read it; None where there is none."""
+    """The receipt's row as the transaction has read it; None where there is none. `known_as` is the number of
+    the revision that has the call's content."""
 
     state: str | None = None
     head: int | None = None
     revisions: int | None = None
     head_digest: str | None = None
-    digest_known: int | None = None
+    known_as: int | None = None
 
 
 # The guards. Whoever is refused while staging rolls the whole batch back.
@@ -93,9 +95,9 @@ def not_found(call: SimpleNamespace, seen: Seen) -> None:
 
 def head_moved(call: SimpleNamespace, seen: Seen) -> None:
     if call.handle is None:
-        moved = not call.known and seen.state is not None
+        moved = not seen.known_as if call.known else seen.state is not None
     else:
-        moved = seen.digest_known or call.handle.on != (seen.head, seen.revisions, seen.head_digest)
+        moved = seen.known_as or call.handle.on != (seen.head, seen.revisions, seen.head_digest)
     if moved:
         raise Refused("head-moved", "something was staged under this identity since; classify again")
 
@@ -110,7 +112,7 @@ GUARDS = {
 }
 
 _SEEN = """SELECT r.state, r.head, r.revisions, h.digest,
-        EXISTS (SELECT 1 FROM revision v WHERE v.identity = r.identity AND v.digest = ?)
+        (SELECT v.number FROM revision v WHERE v.identity = r.identity AND v.digest = ?)
     FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
     WHERE r.identity = ?"""
 _FIRST = """INSERT INTO receipt VALUES (:identity, 'live', :key_kind, :tenant, :namespace, :key,
@@ -122,6 +124,8 @@ _MOVE = """UPDATE receipt SET state = 'live', key = :key, head = :number, revisi
 _COLLIDE = """UPDATE receipt SET revisions = :number, collisions = collisions + 1, seen = seen + 1,
     changed_at = :now WHERE identity = :identity"""
 _SAW = "UPDATE receipt SET seen = seen + 1 WHERE identity = :identity"
+
+_SHOWN = {"first": (FirstSeen,), "handle": (Handle,), "again": (Redelivered, CollisionRedelivered)}
 
 
 class Staging(Contract):
@@ -150,7 +154,7 @@ class Staging(Contract):
         now: int,
     ) -> Staged:
         """Stage a first delivery. Refused: no-transaction, erased, head-moved."""
-        call = self._call(db, first.item, arguments(locals()), "first")
+        call = self._call(db, arguments(locals()), "first")
         self._guard("stage", db, call)
         db.execute(_FIRST, vars(call))
         return self._revision(db, call, 1, "accepted")
@@ -168,7 +172,7 @@ class Staging(Contract):
 
         Refused: no-transaction, other-store, handle-used, erased, not-found, head-moved.
         """
-        call = self._call(db, handle.item, arguments(locals()), "handle")
+        call = self._call(db, arguments(locals()), "handle")
         return self._changed(db, call, _MOVE, "accepted")
 
     def stage_collision(self, db: Connection, handle: Handle, reference: str, now: int) -> Staged:
@@ -176,22 +180,24 @@ class Staging(Contract):
 
         Refused: no-transaction, other-store, handle-used, erased, not-found, head-moved.
         """
-        call = self._call(db, handle.item, arguments(locals()), "handle")
+        call = self._call(db, arguments(locals()), "handle")
         return self._changed(db, call, _COLLIDE, "collision")
 
     def stage_seen(self, db: Connection, again: Redelivered | CollisionRedelivered, now: int) -> Staged:
-        """Count a redelivery. Refused: no-transaction, erased, not-found."""
-        call = self._call(db, again.item, arguments(locals()), "again")
-        self._guard("stage", db, call)
+        """Count a redelivery. Refused: no-transaction, erased, not-found, head-moved (the tombstone went, and
+        something else came)."""
+        call = self._call(db, arguments(locals()), "again")
+        seen = self._guard("stage", db, call)
         db.execute(_SAW, vars(call))
-        return Staged(call.identity, again.revision)
+        return Staged(call.identity, seen.known_as)
 
-    def _call(self, db: Connection, item: Item, named: dict, what: str) -> SimpleNamespace:
+    def _call(self, db: Connection, named: dict, what: str) -> SimpleNamespace:
         """The checked arguments of a staging call, with the item's fields and what is known of it."""
         self._inside(db)
         shown = named.pop(what)
-        if what == "handle" and type(shown) is not Handle:
-            raise WrongType("handle", f"must be a handle from classify, not {type(shown).__name__}")
+        if type(shown) not in _SHOWN[what] or type(shown.item) is not Item:
+            raise WrongType(what, f"must be what classify gave, not {type(shown).__name__}")
+        item = shown.item
         if what == "handle" and shown.store is not self.store:
             raise Refused("other-store", "this handle is of another store; classify there")
         del named["db"]
