@@ -10,7 +10,10 @@ import pytest
 
 from receiptlab import show
 from receiptlab.cli import main
+from receiptlab.contracts import lease
+from receiptlab.contracts.claims import Swept
 from receiptlab.contracts.retention import Retention
+from receiptlab.contracts.work import Work
 from receiptlab.errors import Refused
 from receiptlab.hazards import schedules, stepping
 from receiptlab.hazards.explored import NotRepeatable, TooManyOrders, WrongOrder
@@ -50,6 +53,31 @@ def test_a_planted_mistake_is_found(name):
     found = explored(name)
     assert classes(found) == EXPECTED[name]
     assert not found.clean
+    assert not found.vacuous
+
+
+class Careless(Work):
+    """A sweep that goes by what it saw before its transaction."""
+
+    def _sweep(self, db, call, seen):
+        for work in call.found:
+            db.execute("UPDATE attempt SET result = 'expired', ended_at = ? WHERE work = ?", (call.now, work))
+            db.execute("UPDATE work SET state = 'failed', holder = NULL WHERE id = ?", (work,))
+        lease.give_back(db, lease.SWEEP)
+        return Swept(len(call.found), 0, 0, 0, False)
+
+
+def test_a_sweep_without_its_second_look_is_found():
+    """A worker takes the item between the look and the transaction, and the sweep takes it away again. No
+    count tells; the rows do, against the calls one after another."""
+    calls = ALL["sweep and next"]
+    held = replace(calls, callers=(calls.callers[0], *ALL["reserve twice, one lease"].callers[:1]))
+    held = replace(held, prepare=ALL["reserve twice, one lease"].prepare)
+    with held.explorer(judged=False) as whole:
+        assert classes(whole.explore()).keys() == {"safe"}
+    with replace(held, contract=Careless).explorer(judged=False) as careless:
+        found = careless.explore()
+    assert found.classes["wrong"] > 0
     assert not found.vacuous
 
 
