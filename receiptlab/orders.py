@@ -21,6 +21,13 @@ from receiptlab.hazards.tampering import TAMPERING
 from receiptlab.play import played
 from receiptlab.record import Run
 
+_NOT_ONE = {
+    "next": "is two transactions, acquire and reserve; write the two, and let reserve come at once",
+    "stage": "stages what its actor classified before, over a connection that is gone; write deliver",
+    "scrub": "packs the whole file; it cannot be made at once",
+}
+"""Calls whose orders could not be judged."""
+
 
 def begin(case: Case, last: int) -> tuple[Run, Explorer]:
     """Play all but the last calls. Gives their run, and an explorer of the last ones; close it with `with`.
@@ -46,6 +53,8 @@ def _last(case: Case, last: int) -> tuple[Call, ...]:
     if len({call.actor for call in calls}) < last:
         raise CaseError(f"{case.name}: the last {last} calls must be of different actors, to be made at once")
     for call in calls:
+        if call.call in _NOT_ONE:
+            raise CaseError(f"{case.name}, line {call.line}: {call.call} {_NOT_ONE[call.call]}")
         if call.call in FILE_CALLS or call.fault:
             what = "has a fault" if call.fault else f"is {call.call}"
             raise CaseError(f"{case.name}, line {call.line}: the call {what}; it cannot be made at once")

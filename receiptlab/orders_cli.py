@@ -51,7 +51,13 @@ def explore(options: argparse.Namespace, case: Case, show: Callable, draw: Calla
         if options.order is None:
             wrong += _all(options, explorer, show)
         else:
-            _one(options, explorer.rerun(options.order), show, draw)
+            run = explorer.rerun(options.order)
+            _one(options, run, show, draw)
+            wrong += [
+                f"{step.harm}: the calls do not end as they do one after another"
+                for step in run.steps
+                if step.harm
+            ]
     for line in wrong:
         print(terminal.printable(line), file=sys.stderr)
     return 1 if wrong else 0

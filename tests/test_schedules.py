@@ -1,10 +1,12 @@
 """Every order of the statements of racing calls (H-6): the explorer, and what it finds."""
 
+import json
 import math
 import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
@@ -12,6 +14,7 @@ from receiptlab import show
 from receiptlab.cli import main
 from receiptlab.contracts import lease
 from receiptlab.contracts.claims import Swept
+from receiptlab.contracts.receiver import Receiver, Writer
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.work import Work
 from receiptlab.errors import Refused
@@ -79,6 +82,70 @@ def test_a_sweep_without_its_second_look_is_found():
         found = careless.explore()
     assert found.classes["wrong"] > 0
     assert not found.vacuous
+
+
+class TornLook(Work):
+    """The row and its history in two reads."""
+
+    def look(self, work):
+        [row] = self.store.read("SELECT state, holder FROM work WHERE id = ?", (work,))
+        history = self.store.read("SELECT result FROM attempt WHERE work = ? ORDER BY number", (work,))
+        return Torn(*row, [result for (result,) in history])
+
+
+class Torn(NamedTuple):
+    state: str
+    holder: str | None
+    history: list
+
+
+def test_an_answer_that_no_order_of_whole_calls_gives_is_found():
+    """All rows are right; what the reader was told never was."""
+    with replace(ALL["complete and look"], contract=TornLook).explorer() as explorer:
+        assert explorer.explore().classes["wrong"] > 0
+
+
+class AskedBefore(Receiver):
+    """It looks for the instance before its transaction."""
+
+    def register(self, owner, instance, now):
+        asked = self.store.read("SELECT generation FROM writer WHERE instance = ?", (instance,))
+        if asked:
+            return Writer(owner, asked[0][0], instance, "replayed")
+        with self.store.write() as db:
+            (last,) = db.execute("SELECT coalesce(max(generation), 0) FROM writer").fetchone()
+            db.execute("INSERT INTO writer VALUES (?, ?, ?, ?, NULL)", (owner, last + 1, instance, now))
+        return Writer(owner, last + 1, instance)
+
+
+def test_a_call_that_meets_a_constraint_is_not_safe():
+    twice = ALL["register twice"]
+    twice = replace(twice, callers=(twice.callers[0], twice.callers[0]), contract=AskedBefore)
+    with twice.explorer() as explorer:
+        found = explorer.explore()
+    failed = [order for order in found.orders if any(word == "failed" for word, _ in order.outcomes)]
+    assert failed
+    assert {order.verdict for order in failed} == {"wrong"}
+
+
+@pytest.mark.parametrize("call", ["next", "stage", "scrub"])
+def test_calls_that_cannot_be_judged_are_refused_in_a_sentence(tmp_path, capsys, call):
+    """What is two transactions, hangs on an earlier call, or packs the file."""
+    contract, args = {
+        "next": ("work", NEXT),
+        "stage": ("intake", STAGE),
+        "scrub": ("intake", {}),
+    }[call]
+    lines = [{"case": "at once", "contract": contract}]
+    lines += [{"actor": who, "call": call, "args": args} for who in ("a", "b")]
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["play", str(tmp_path / "mine.jsonl"), "--orders"]) == 2
+    assert f"line 2: {call} " in capsys.readouterr().err
+
+
+NEXT = {"namespace": "mail", "processor": "p", "worker": "w", "limit": 1, "hold_for": 1}
+NEXT |= {"max_attempts": 1, "now": 0}
+STAGE = {"decision": "first", "reference": "", "retain_until": 1, "tombstone_until": 2, "now": 0}
 
 
 def test_every_experiment_has_its_numbers():

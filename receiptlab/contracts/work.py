@@ -45,8 +45,8 @@ _ENTRY = "UPDATE work SET entries = entries + 1 WHERE id = ?"
 _EFFECT = """INSERT INTO effect (identity, revision, processor, processor_revision, reference, effected_at)
     VALUES (?, ?, ?, ?, ?, ?)"""
 _LOOK = """SELECT id, identity, revision, processor, processor_revision, state, due, fence, attempts, holder,
-    reference FROM work WHERE """
-_HISTORY = "SELECT result FROM attempt WHERE work = ? ORDER BY number"
+    reference, (SELECT group_concat(result, ' ') FROM
+        (SELECT result FROM attempt WHERE work = work.id ORDER BY number)) FROM work WHERE """
 _COUNTS = "SELECT processor, state, count(*) FROM work GROUP BY processor, state ORDER BY processor, state"
 _LEASES = """SELECT 'work ' || id, holder, fence, due FROM work WHERE state = 'claimed' UNION ALL
     SELECT CASE namespace WHEN '' THEN processor ELSE namespace || ', ' || processor END, holder, token,
@@ -214,7 +214,7 @@ class Work(Reserving):
 
     def _looked(self, where: str, values: tuple) -> list[Look]:
         rows = self.store.read(_LOOK + where, values)
-        return [Look(*row, tuple(end for (end,) in self.store.read(_HISTORY, row[:1]))) for row in rows]
+        return [Look(*row, tuple((history or "").split())) for *row, history in rows]  # read at one moment
 
     def _under(self, db: Connection, claim: Claim, now: int) -> tuple[SimpleNamespace, Row]:
         self._inside(db)

@@ -16,6 +16,7 @@ about other calls, about several processes that die, or about time.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -110,10 +111,11 @@ class Explorer:
             counts = self.stage.observer.counted()
             outcomes = tuple(_ended(player) for player in players)
             rows = self.stage.rows() if self.judge is None else ()
+            answers = tuple(_answer(player) for player in players) if self.judge is None else ()
         finally:
             for player in players:
                 player.leave()
-        return Order(order, outcomes, counts, self._verdict(outcomes, counts, rows), waits, met)
+        return Order(order, outcomes, counts, self._verdict(outcomes, counts, rows, answers), waits, met)
 
     def _begin(self, players: Sequence[Player]) -> None:
         from greenlet import getcurrent
@@ -143,31 +145,36 @@ class Explorer:
                 watch(player, sql)
         return "".join(order), waits, met
 
-    def _verdict(self, outcomes: Outcomes, counts: tuple[int, ...], rows: tuple) -> str:
+    def _verdict(self, outcomes: Outcomes, counts: tuple[int, ...], rows: tuple, answers: tuple) -> str:
         if any(word == "waiting" for word, _ in outcomes):
             return DEADLOCK
-        said = self._against_turns(outcomes, rows) if self.judge is None else self.judge(counts, outcomes)
-        locked = any(word == "failed" and reason.startswith("SQLITE_BUSY") for word, reason in outcomes)
-        return BUSY if said == SAFE and locked else said
+        if self.judge is None:
+            said = self._against_turns(outcomes, rows, answers)
+        else:
+            said = self.judge(counts, outcomes)
+        failed = [reason for word, reason in outcomes if word == "failed"]
+        if said == SAFE and not all(reason.startswith("SQLITE_BUSY") for reason in failed):
+            return WRONG  # a call that met a constraint, say, where it should have been refused or answered
+        return BUSY if said == SAFE and failed else said
 
-    def _against_turns(self, outcomes: Outcomes, rows: tuple) -> str:
+    def _against_turns(self, outcomes: Outcomes, rows: tuple, answers: tuple) -> str:
         """Compare with whole calls, one after another, of those that did not fail."""
         who = tuple(number for number, (word, _) in enumerate(outcomes) if word != "failed")
         if who not in self._serial:
             self._serial[who] = {self._one_by_one(turns) for turns in itertools.permutations(who)}
         known = self._serial[who]
         ended = tuple(outcomes[number] for number in who)
-        if (ended, rows) in known:
+        if (ended, tuple(answers[number] for number in who), rows) in known:
             return SAFE
-        return DOUBLED if _accepted(ended) > max(_accepted(each) for each, _ in known) else WRONG
+        return DOUBLED if _accepted(ended) > max(_accepted(each) for each, *_ in known) else WRONG
 
-    def _one_by_one(self, turns: Sequence[int]) -> tuple[Outcomes, tuple]:
+    def _one_by_one(self, turns: Sequence[int]) -> tuple[Outcomes, tuple, tuple]:
         players = [self.players[number] for number in turns]
         self._begin(players)
         try:
             self._steps(players, lambda _, able: able[0], None)
-            ended = [_ended(self.players[number]) for number in sorted(turns)]
-            return tuple(ended), self.stage.rows()
+            players = [self.players[number] for number in sorted(turns)]
+            return tuple(map(_ended, players)), tuple(map(_answer, players)), self.stage.rows()
         finally:
             for player in players:
                 player.leave()
@@ -231,6 +238,11 @@ def _ended(player: Player) -> tuple[str, str]:
         return ("waiting", "")
     found = getattr(outcome.answer, "found", "")  # a delivery is answered with what it was found to be
     return (outcome.word, outcome.reason or str(found))
+
+
+def _answer(player: Player) -> str:
+    """What the call was answered, to be compared."""
+    return "" if player.outcome is None else json.dumps(player.outcome.facts(), sort_keys=True)
 
 
 def _accepted(outcomes: Outcomes) -> int:

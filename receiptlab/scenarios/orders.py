@@ -30,7 +30,7 @@ class Experiment:
     contract: type[Contract]
     callers: tuple[Caller, ...]
     prepare: Callable[[Contract], object] | None
-    judge: Judge
+    judge: Judge | None
     guards: dict | None = None
     whole: bool = True
 
@@ -233,5 +233,63 @@ RECEIVER = (
     ),
 )
 
-PAIRS = (*OWNER, *RETENTION, *INTAKE, *WORK, *RECEIVER)
-"""What the contracts promise: every order of every one of these is safe."""
+# The rest has no judge of its own: every order must end as the calls do one after another, with the same
+# answers and the same rows.
+_CANCEL = calling("operator", "cancel", **ORDER, now=110)
+_AUTHORITY = calling("operator", "set_authority", **ORDER, epoch=2, policy="policy-2", now=110)
+_REVOKE = calling("operator", "revoke", scope="shop", now=110)
+_EXPIRE = calling("operator", "expire_result", namespace="shop", epoch=1, operation="op-1", now=20)
+_ERASE = calling(
+    "operator",
+    "erase_identity",
+    key_kind="explicit",
+    tenant="shop",
+    namespace="mail",
+    key="message-1",
+    now=20,
+)
+_ERASE_ALL = calling("operator", "erase_tenant", tenant="shop", now=20)
+_OTHER_COPY = calling("another copy", "register", owner="shop", instance="copy-2", now=21)
+_ISSUE = calling("auditor", "issue", owner="shop", generation=1, instance="first", enforced="fence", now=30)
+_REQUEUE, _REQUEUE_TOO = (calling(who, "requeue", work=1, now=50) for who in ("operator", "other operator"))
+_RENEW = calling("worker-a", "renew", work=1, fence=1, hold_for=500, now=90)
+_FAIL = calling(
+    "worker-a", "fail", work=1, fence=1, error="odd", detail="", max_attempts=5, base=10, cap=10, now=90
+)
+_LOOK = calling("auditor", "look", work=1)
+_DEAD = calling("auditor", "dead", after=0, limit=5)
+
+
+def _executed(retention: Retention) -> None:
+    retention.execute(namespace="shop", epoch=1, operation="op-1", payload="one letter", now=1)
+
+
+def _taken_in(intake: Intake) -> None:
+    _FIRST.make(intake)
+
+
+def _dead(work: Work) -> None:
+    reserved(work)
+    work.fail(1, 1, "odd", "", max_attempts=1, base=10, cap=10, now=40)
+
+
+ALL_OTHERS = (
+    Experiment("cancel and accept", Owner, (_CANCEL, _KEY_1), _leased, None),
+    Experiment("new authority and accept", Owner, (_AUTHORITY, _KEY_1), _leased, None),
+    Experiment("revoke and accept", Owner, (_REVOKE, _KEY_1), _leased, None),
+    Experiment("expire and execute", Retention, (_EXPIRE, execute("client")), _executed, None),
+    Experiment("erase and deliver", Intake, (_ERASE, _OTHER), _taken_in, None),
+    Experiment("erase a tenant and deliver", Intake, (_ERASE_ALL, _OTHER), _taken_in, None),
+    Experiment("register twice", Receiver, (_REGISTER, _OTHER_COPY), _writer, None),
+    Experiment("issue and apply", Receiver, (_ISSUE, _APPLY), _writer, None),
+    Experiment("requeue twice", Work, (_REQUEUE, _REQUEUE_TOO), _dead, None),
+    Experiment("renew and reserve", Work, (_RENEW, _RESERVE), _leased_again, None),
+    Experiment("fail and reserve", Work, (_FAIL, _RESERVE), _leased_again, None),
+    Experiment("fail and sweep", Work, (_FAIL, _SWEEP), reserved, None, None, False),
+    Experiment("complete and look", Work, (COMPLETE, _LOOK), reserved, None),
+    Experiment("requeue and dead", Work, (_REQUEUE, _DEAD), _dead, None),
+)
+
+PAIRS = (*OWNER, *RETENTION, *INTAKE, *WORK, *RECEIVER, *ALL_OTHERS)
+"""What the contracts promise: every order of every one of these is safe. Other pairs can be tried with
+`play --orders`."""
