@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from receiptlab.contracts.dispatch import Message, to_file
+from receiptlab.contracts.dispatch import Message
 from receiptlab.contracts.shape import Contract
-from receiptlab.errors import InjectedFault, NotWritten, Refused
-from receiptlab.hazards.faults import crash_at
+from receiptlab.errors import NotWritten, Refused
 from receiptlab.record import Run
 from receiptlab.scenarios.outside import Shop
 from receiptlab.scenarios.world import SHOP, World
@@ -68,12 +67,12 @@ def both_raise_their_epoch() -> Run:
         stale = {"outcome": "refused", "reason": "epoch"}
         world.step("a writer in epoch 1", "send", 310, receiver.take, 1, "key-3", expect=stale)
         counted = {"outcome": "read", "answer": {"taken": 2}}
-        world.step("auditor", "count", None, lambda: _Taken(*receiver.counted()), expect=counted)
+        world.step("auditor", "count", None, lambda: Taken(*receiver.counted()), expect=counted)
     return world.run()
 
 
 @dataclass(frozen=True)
-class _Taken:
+class Taken:
     taken: int
     outcome: ClassVar[str] = "read"
 
@@ -93,7 +92,7 @@ def receiver_decides() -> Run:
     world.send(world.original, HERE, 310, {"acknowledged": 0, "refused": 1}, counts=[1, 1, 1, 1, 1, 1, 0])
     world.send(world.copy, THERE, 320, {"acknowledged": 1, "refused": 0}, counts=[1, 1, 1, 1, 1, 1, 1])
     fenced = {"outcome": "read", "answer": {"list": ["shop/key-1: writer-fenced"]}}
-    world.step("operator", "reconciliation", None, lambda: _listed(world.original), expect=fenced)
+    world.step("operator", "reconciliation", None, lambda: reconciled(world.original), expect=fenced)
     return world.run()
 
 
@@ -103,7 +102,7 @@ class _Entries:
     outcome: ClassVar[str] = "read"
 
 
-def _listed(party) -> _Entries:
+def reconciled(party) -> _Entries:
     return _Entries(tuple(f"{entry.key}: {entry.told}" for entry in party.dispatch.reconciliation()))
 
 
@@ -148,7 +147,7 @@ def _at_a_shop(name: str, title: str, call: str) -> Run:
 
     world.send(world.original, HERE, 310, {"acknowledged": 1}, receive)
     world.send(world.copy, THERE, 320, {"acknowledged": 1}, receive)
-    return _letters(world, shop, 2, "duplicated")
+    return letters(world, shop, 2, "duplicated")
 
 
 def no_defence() -> Run:
@@ -180,132 +179,10 @@ def fence_seen_before() -> Run:
     return world.run()
 
 
-def _lost(world: World):
-    """A `receive` whose answer is lost once, after the receiver has committed."""
-    lost = []
-
-    def receive(message: Message) -> None:
-        who = world.original.dispatch.writer()
-        with crash_at(world.receiver.store, "" if lost else "after_commit"):
-            lost.append(message)
-            world.receiver.apply(who.owner, who.generation, who.instance, *message[1:], 210)
-
-    return receive
-
-
-def lost_answer_with_a_key() -> Run:
-    """The receiver's answer is lost; it keeps operation keys, so the message is sent again (S-7)."""
-    world = World("lost-answer-with-a-key", "a receiver's answer is lost, the key is kept", "S-7")
-    world.prepared()
-    world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
-    receive = _lost(world)
-    lost = {"acknowledged": 0, "unclear": 0, "stopped": "after_commit"}
-    world.send(world.original, HERE, 210, lost, receive, counts=[1, 1, 1, 0, 0, 0, 1])
-    world.send(world.original, HERE, 220, {"acknowledged": 1}, receive, counts=[1, 1, 1, 0, 0, 0, 1])
-    return world.run()
-
-
-def _shop_step(name: str, title: str, kind: str = "holds") -> tuple[World, Shop]:
-    world = World(name, title, "S-7", kind)
-    world.prepared()
-    world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
-    return world, Shop(Store.temporary(Shop.SCHEMA))
-
-
-def _print_and_lose(shop: Shop):
-    """The print shop sends the letter, and its answer is lost each time."""
-
-    def receive(message: Message) -> None:
-        shop.send(message.subject, message.fence, "worker-a")
-        raise InjectedFault("after_commit")
-
-    return receive
-
-
-def _letters(world: World, shop: Shop, letters: int, harm: str = "") -> Run:
+def letters(world: World, shop: Shop, letters: int, harm: str = "") -> Run:
     expect = {"outcome": "read", "answer": {"taken": letters}}
-    world.step("print shop", "count letters", None, lambda: _Taken(*shop.counted()), expect=expect, harm=harm)
+    world.step("print shop", "count letters", None, lambda: Taken(*shop.counted()), expect=expect, harm=harm)
     shop.store.close()
-    return world.run()
-
-
-def lost_answer_with_a_look_up() -> Run:
-    """The receiver keeps no keys, but can be asked whether the letter has gone out (S-7)."""
-    world, shop = _shop_step("lost-answer-with-a-look-up", "a receiver's answer is lost, it can be asked")
-
-    def look_up(message: Message) -> None:
-        if not shop.store.read("SELECT 1 FROM letter WHERE item = ?", (message.subject,)):
-            raise Refused("not-found", "no such letter")
-
-    ask = {"keyed": False, "look_up": look_up}
-    world.send(world.original, HERE, 210, {"acknowledged": 1}, _print_and_lose(shop), **ask)
-    world.send(world.original, HERE, 220, {"acknowledged": 0}, _print_and_lose(shop), **ask)
-    return _letters(world, shop, 1)
-
-
-def looked_up_while_under_way() -> Run:
-    """The dispatcher gives up waiting, and asks while its request still travels: not there yet (S-7)."""
-    world, shop = _shop_step("looked-up-while-under-way", "a look-up comes before the request", "breaks")
-    travelling: list[Message] = []
-
-    def receive(message: Message) -> None:
-        travelling.append(message)
-        if len(travelling) == 1:
-            raise InjectedFault("timeout")
-        shop.send(message.subject, message.fence, "worker-a")
-
-    def look_up(message: Message) -> None:
-        raise Refused("not-found", "no such letter")
-
-    ask = {"keyed": False, "look_up": look_up}
-    world.send(world.original, HERE, 210, {"stopped": "timeout"}, receive, **ask)
-    world.send(world.original, HERE, 220, {"acknowledged": 1}, receive, **ask)
-    late = (shop.send, travelling[0].subject, travelling[0].fence, "worker-a")
-    world.step("the network", "delivers the first", 230, *late, expect=ACCEPTED)
-    return _letters(world, shop, 2, "duplicated")
-
-
-def lost_answer_with_neither() -> Run:
-    """No key, no look-up: the message is unclear, and never sent again by itself (S-7)."""
-    world, shop = _shop_step("lost-answer-with-neither", "a receiver's answer is lost, nothing helps")
-    nothing = {"acknowledged": 0, "unclear": 0, "stopped": ""}
-    send = (world.original, HERE)
-    world.send(*send, 210, {"unclear": 1}, _print_and_lose(shop), keyed=False)
-    world.send(*send, 220, nothing, _print_and_lose(shop), keyed=False)
-    listed = {"outcome": "read", "answer": {"list": ["shop/key-1: the answer was lost"]}}
-    world.step("operator", "reconciliation", None, lambda: _listed(world.original), expect=listed)
-    close = (world.original.dispatch.close_entry, 1, "happened", "the shop has the letter in its book", 300)
-    world.step("operator", "close_entry", 300, *close, expect=ACCEPTED)
-    empty = {"outcome": "read", "answer": {"list": []}}
-    world.step("operator", "reconciliation", None, lambda: _listed(world.original), expect=empty)
-    return _letters(world, shop, 1)
-
-
-def lost_answer_and_sent_again() -> Run:
-    """The naive dispatcher: sends again to a receiver that keeps no keys (S-7)."""
-    title = "a message is sent again to a receiver that keeps no keys"
-    world, shop = _shop_step("lost-answer-and-sent-again", title, "breaks")
-    world.send(world.original, HERE, 210, {"stopped": "after_commit"}, _print_and_lose(shop))
-    world.send(world.original, HERE, 220, {"stopped": "after_commit"}, _print_and_lose(shop))
-    return _letters(world, shop, 2, "duplicated")
-
-
-def dispatch_stops_at_every_point() -> Run:
-    """The dispatcher ends at each point of sending; what was acknowledged has its effect, once (S-7)."""
-    world = World("dispatch-stops-at-every-point", "a dispatcher ends at each of its points", "S-7 H-1")
-    world.prepared()
-    world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
-    store = world.original.store
-    for number, point in enumerate(("after_receiver", "after_mark", "before_commit", "after_commit")):
-        expect = {"outcome": "unknown", "reason": point, "counts": [1, 1, 1, 0, 0, 0, 1]}
-
-        def send(now: int = 210 + number) -> object:
-            return world.original.dispatch.send(
-                to_file(world.original.dispatch, world.receiver, now), 10, now
-            )
-
-        world.step("dispatcher", "send", 210 + number, send, expect=expect, fault=point, on=store)
-    world.send(world.original, "dispatcher", 300, {"acknowledged": 0}, counts=[1, 1, 1, 0, 0, 0, 1])
     return world.run()
 
 
@@ -318,12 +195,6 @@ SCENARIOS = (
     old_host_isolated,
     isolation_ends,
     fence_seen_before,
-    lost_answer_with_a_key,
-    lost_answer_with_a_look_up,
-    looked_up_while_under_way,
-    lost_answer_with_neither,
-    lost_answer_and_sent_again,
-    dispatch_stops_at_every_point,
 )
 
 
