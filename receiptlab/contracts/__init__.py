@@ -4,7 +4,8 @@
 and `staging` (its tables, guards, and the calls that write into the caller's transaction). `work` stands
 on `intake`, and has three: `lease`, `claims` (its tables, records and guards) and `reserving` (what is done
 under a lease). `receiver` is the party outside, in a file of its own; `dispatch` is what an owner's file
-sends to it. `outbox` is shared. `shape` has the class that all build on; `registry` names them for case files.
+sends to it. `outbox` is shared. `shape` has the class that all build on; `registry` names them for
+case files.
 
 From top to bottom a contract module has
 
@@ -16,7 +17,8 @@ From top to bottom a contract module has
   call with it, or raises Refused;
 - `GUARDS`, for each call its guards in their order: the contract in one place;
 - its SQL, and one class on `shape.Contract`. Each public call that writes is one transaction: see,
-  guard, write (`next` is two calls in a row, and says so). Only a call whose name begins with `stage_` writes into a transaction of the caller.
+  guard, write (`next` is two calls in a row, and says so). Only a call whose name begins with `stage_`
+  writes into a transaction of the caller.
 
 A guard has the name of the reason that it refuses with (`not_found` for not-found). The guard that
 answers from what is saved is named `replay`. Where two calls need different guards of one name, the
