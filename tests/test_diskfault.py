@@ -7,14 +7,13 @@ import pytest
 
 from receiptlab import fixture
 from receiptlab.contracts import retention
-from receiptlab.contracts.shape import arguments
 from receiptlab.errors import NotWritten
 from receiptlab.hazards import diskfault, filesystem
 from receiptlab.hazards.disk import Disk, Fault
 from receiptlab.hazards.recording import ProvesNothing
 from receiptlab.hazards.writing import Step, lives
 from receiptlab.store import Store
-from receiptlab.values import canonical, checked, sha256
+from tests.broken import TwoTransactions
 
 LIVES = {life.name: life for life in lives()}
 WAL = filesystem.Setting("wal", "full")
@@ -76,30 +75,12 @@ def test_a_fixture_that_cannot_be_made_or_opened():
 # What the trial would notice
 
 
-class Halves(retention.Retention):
-    """Effect and receipt in a transaction each."""
-
-    def execute(self, namespace, epoch, operation, payload, now):
-        call = checked(self.ARGUMENTS, arguments(locals()))
-        call.digest = sha256(payload)
-        with self.store.write() as db:
-            seen = retention._see_key(db, call)
-            for guard in self.guards["execute"]:
-                if saved := guard(call, seen):
-                    return saved
-            effect = db.execute(retention._EFFECT, vars(call)).lastrowid
-        call.result = canonical({"effect": effect, "executed_at": now})
-        with self.store.write() as db:
-            db.execute(retention._RECEIPT, vars(call))
-        return retention.Executed(effect, now)
-
-
 def on(kind):
     return lambda store: SimpleNamespace(store=store, retention=kind(store))
 
 
 def test_a_call_in_two_transactions_is_found():
-    for row in failing("retention", on=on(Halves)):
+    for row in failing("retention", on=on(TwoTransactions)):
         assert row["violations"] > 0
         assert "an effect of an open epoch without exactly one receipt" in row["witness"]
 

@@ -15,7 +15,8 @@ from receiptlab.hazards.recording import ProvesNothing
 from receiptlab.hazards.states import Past, Plan, sectors
 from receiptlab.hazards.writing import SECRET, Step, lives
 from receiptlab.store import Store
-from receiptlab.values import canonical, checked, sha256
+from receiptlab.values import checked
+from tests.broken import TwoTransactions
 
 WAL, LONG_WAL, JOURNAL = powercut.HOLDS
 BARE_JOURNAL, NORMAL, OFF = powercut.BREAKS
@@ -103,24 +104,6 @@ def test_a_rollback_journal_comes_back_when_its_deletion_is_not_synced():
 # Planted bugs
 
 
-class Halves(retention.Retention):
-    """Effect and receipt, boundary and collection, in a transaction each."""
-
-    def execute(self, namespace, epoch, operation, payload, now):
-        call = checked(self.ARGUMENTS, arguments(locals()))
-        call.digest = sha256(payload)
-        with self.store.write() as db:
-            seen = retention._see_key(db, call)
-            for guard in self.guards["execute"]:
-                if saved := guard(call, seen):
-                    return saved
-            effect = db.execute(retention._EFFECT, vars(call)).lastrowid
-        call.result = canonical({"effect": effect, "executed_at": now})
-        with self.store.write() as db:
-            db.execute(retention._RECEIPT, vars(call))
-        return retention.Executed(effect, now)
-
-
 class Closing(retention.Retention):
     def close_and_collect(self, namespace, through, now):
         call = checked(self.ARGUMENTS, arguments(locals()))
@@ -142,7 +125,7 @@ class Sweeping(intake.Intake):
 @pytest.mark.parametrize(
     ("name", "kind", "why"),
     [
-        ("retention", Halves, "without exactly one receipt"),
+        ("retention", TwoTransactions, "without exactly one receipt"),
         ("retention", Closing, "a receipt of a closed epoch"),
         ("intake", Sweeping, "half: one part of a call is there"),
     ],

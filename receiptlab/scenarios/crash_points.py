@@ -173,18 +173,19 @@ def during_a_sweep() -> Run:
         deliver(lab, number, "first-seen", [number, 0, 0, 0, 0, number], f"message-{number}")
     take(lab, "worker-a", 100, {"works": [1, 2, 3, 4]}, limit=4)
     sweep = {"worker": "sweeper", "token": 1, "limit": 2, "max_attempts": 1}
-    _sweep_lease(lab, "sweeper", 2_000, 1)
+    sweep_lease(lab, "sweeper", 2_000, 1)
     _chunk(lab, "sweeper", sweep | {"now": 2_000}, {"buried": 2, "more": True}, [2, 0, 2, 4, 0, 4])
     for number, point in enumerate(points_of(Work, "sweep")[:-1]):
         lab.die("sweeper", "sweep", sweep | {"now": 2_010 + number}, point, [2, 0, 2, 4, 0, 4])
-    _sweep_lease(lab, "sweeper-2", 12_000, 2)
+    sweep_lease(lab, "sweeper-2", 12_000, 2)
     sweep |= {"worker": "sweeper-2", "token": 2, "now": 12_010}
     lab.die("sweeper-2", "sweep", sweep, "after_commit", [0, 0, 4, 4, 0, 4])
     _chunk(lab, "sweeper-2", sweep | {"now": 12_020}, {"buried": 0, "more": False}, [0, 0, 4, 4, 0, 4])
     return lab.run()
 
 
-def _sweep_lease(lab: Lab, who: str, now: int, token: int) -> None:
+def sweep_lease(lab: Lab, who: str, now: int, token: int) -> None:
+    """A sweeper gets its lease, with this token."""
     given = {"outcome": "accepted", "answer": {"token": token}}
     lab.step(who, "acquire_sweep", now, lab.observer.acquire_sweep, who, now, expect=given)
 

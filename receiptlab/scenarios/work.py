@@ -11,7 +11,7 @@ from receiptlab.contracts.work import Work
 from receiptlab.hazards.children import Child
 from receiptlab.outcomes import Outcome
 from receiptlab.record import Run
-from receiptlab.scenarios.crash_points import DONE, LOST, NEXT, complete, deliver, look, take
+from receiptlab.scenarios.crash_points import DONE, LOST, NEXT, complete, deliver, look, sweep_lease, take
 from receiptlab.scenarios.lab import Lab
 
 _LETTER = "CREATE TABLE filed (identity TEXT NOT NULL, worker TEXT NOT NULL) STRICT"
@@ -114,7 +114,7 @@ def sweeper_meets_a_new_claim() -> Run:
     title = "a second connection between a sweep's look and its transaction"
     lab = _delivered("sweeper-meets-a-new-claim", title, "W-10")
     take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
-    _sweeping(lab, "sweeper", 2_000, 1)
+    sweep_lease(lab, "sweeper", 2_000, 1)
     call = {"worker": "sweeper", "token": 1, "limit": 10, "max_attempts": 1, "now": 2_000}
     with Child(Work, lab.path, "sweep", call, hold_at="after_look") as child:
         child.expect("READY").go().expect("CALLING").expect("AT after_look")
@@ -131,21 +131,16 @@ def sweeper_superseded_in_between() -> Run:
     title = "a second sweeper between a sweep's look and its transaction"
     lab = _delivered("sweeper-superseded-in-between", title, "W-10")
     take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
-    _sweeping(lab, "sweeper-1", 2_000, 1)
+    sweep_lease(lab, "sweeper-1", 2_000, 1)
     call = {"worker": "sweeper-1", "token": 1, "limit": 10, "max_attempts": 3, "now": 2_000}
     with Child(Work, lab.path, "sweep", call, hold_at="after_look") as child:
         child.expect("READY").go().expect("CALLING").expect("AT after_look")
-        _sweeping(lab, "sweeper-2", 12_000, 2)
+        sweep_lease(lab, "sweeper-2", 12_000, 2)
         told = child.go().outcome()
     lost = {"outcome": "refused", "reason": "lease-lost", "counts": [1, 0, 0, 1, 0, 1]}
     lab.note("sweeper-1", "sweep", 2_000, _told(told), expect=lost)
     look(lab, state="claimed", history=["open"])
     return lab.run()
-
-
-def _sweeping(lab: Lab, who: str, now: int, token: int) -> None:
-    given = {"outcome": "accepted", "answer": {"token": token}}
-    lab.step(who, "acquire_sweep", now, lab.observer.acquire_sweep, who, now, expect=given)
 
 
 def _told(told: dict) -> Outcome:
