@@ -22,7 +22,7 @@ FLOORS = [
     {"play"},
     {"orders"},
     {"scenarios"},
-    {"show", "lesson", "terminal", "golden"},
+    {"show", "lesson", "judge", "terminal", "golden"},
     {"consumers", "orders_cli"},
     {"cli"},
     {"__main__"},
