@@ -11,7 +11,7 @@ import pytest
 from receiptlab import judge
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.hazards.ablation import guard_names
-from receiptlab.judge import guards as judging
+from receiptlab.judge import building
 from tools import exercises, notebooks
 
 LESSONS = sorted((notebooks.ROOT / "notebooks").glob("*.ipynb"))
@@ -113,18 +113,18 @@ def test_every_check_of_a_solution_says_done(path):
 def built():
     """Every (contract, call, guards) that a solution hands to a check."""
     found = []
-    kept = judging.judged
+    kept = building.judged
 
     def judged(contract, call, answer):
         found.append((contract, call, tuple(answer)))
         return kept(contract, call, answer)
 
-    judging.judged = judged
+    building.judged = judged
     try:
         for path in SOLUTIONS:
             run(notebooks.read(path))
     finally:
-        judging.judged = kept
+        building.judged = kept
     return found
 
 

@@ -6,8 +6,8 @@ not filled in yet is `...`.
 """
 
 from receiptlab.judge.answers import predicted, same
+from receiptlab.judge.building import guard, guards
 from receiptlab.judge.cases import changed, like, notices, read, tell
-from receiptlab.judge.guards import guard, guards
 from receiptlab.judge.recovery import ends_in, recovers, restores
 
 __all__ = [
