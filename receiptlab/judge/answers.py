@@ -20,10 +20,13 @@ def say(done: str, not_yet: str = "") -> None:
     print(f"not yet: {not_yet}" if not_yet else f"done: {done}")
 
 
-def filled(answer: object) -> object:
-    """The answer, if there is one. Raises NotYet for a gap."""
-    if answer is ... or (isinstance(answer, (list, tuple)) and ... in answer):
+def filled(answer: object, form: type | tuple[type, ...] = object, words: str = "") -> object:
+    """The answer, if there is one and it is of this form. Raises NotYet for a gap, or says what is needed."""
+    empty = isinstance(answer, (list, tuple, dict, str)) and not answer
+    if answer is ... or empty or (isinstance(answer, (list, tuple)) and any(each is ... for each in answer)):
         raise NotYet("nothing is filled in here")
+    if not isinstance(answer, form):
+        raise NotYet(f"this needs {words}")
     return answer
 
 
@@ -40,10 +43,14 @@ def checks(check: Callable[..., str]) -> Callable[..., None]:
     return checked
 
 
+STEPS = "the number of each step, such as {3: 'accepted'}"
+
+
 @checks
 def same(about: str, answer: object, truth: object) -> str:
     """`answer` must be what the run shows. The truth is not printed."""
-    if filled(answer) != truth:
+    given = tuple(answer) if isinstance(filled(answer), list) else answer
+    if given != (tuple(truth) if isinstance(truth, list) else truth):
         raise NotYet(f"{about}: {answer!r} is not what the run shows")
     return f"{about}: {answer!r}"
 
@@ -54,7 +61,7 @@ def predicted(run: Run, answer: Mapping[int, str]) -> str:
 
     A step that is wrong is named, and what it comes to is not.
     """
-    for number, words in filled(answer).items():
+    for number, words in filled(answer, dict, STEPS).items():
         step = step_of(run, number)
         if words is ...:
             raise NotYet(f"{place(step)}: nothing is filled in here")

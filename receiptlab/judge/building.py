@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from receiptlab.cases import own_cases
 from receiptlab.contracts.shape import Contract, Guard
@@ -13,7 +13,7 @@ from receiptlab.judge.answers import NotYet, attempted, checks, filled, first_wr
 def guard(contract: type[Contract], call: str, answer: Guard) -> str:
     """Your function takes the place of the contract's guard of that name, and the contract's cases judge."""
     own = [each.__name__ for each in contract.GUARDS[call]]
-    name = getattr(filled(answer), "__name__", repr(answer))
+    name = getattr(filled(answer, Callable, "a function"), "__name__", repr(answer))
     if name not in own:
         raise NotYet(f"{call} has no guard {name}; it has {', '.join(sorted(own))}")
     return judged(contract, call, [answer if each == name else each for each in own])
@@ -25,7 +25,7 @@ def guards(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -
 
     Each is the name of one of the contract's own, or a function that you wrote.
     """
-    return judged(contract, call, filled(answer))
+    return judged(contract, call, filled(answer, (list, tuple), "a list of guards"))
 
 
 def judged(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -> str:

@@ -46,6 +46,9 @@ def _arguments(args: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in short.items())
 
 
+CHANGES = "what to change in each step, such as {3: {'now': 159}}"
+
+
 @checks
 def changed(name: str, answer: Mapping[int, Mapping[str, object]], ends: Mapping[int, str]) -> str:
     """Play a case of the lab with some arguments changed, and see whether steps end as `ends` says.
@@ -53,10 +56,10 @@ def changed(name: str, answer: Mapping[int, Mapping[str, object]], ends: Mapping
     `answer` has, by the number of the step, what to change; `fault` can be changed too.
     """
     calls = list(load(name).calls)
-    for number, changes in filled(answer).items():
+    for number, changes in filled(answer, dict, CHANGES).items():
         if number not in range(1, len(calls) + 1):
             raise NotYet(f"{name} has no step {number}; it has {len(calls)}")
-        calls[number - 1] = _with(calls[number - 1], filled(changes), number)
+        calls[number - 1] = _with(calls[number - 1], filled(changes, dict, CHANGES), number)
     run = attempted(replace(load(name), calls=tuple(replace(call, expect=None) for call in calls)))
     for number, words in ends.items():
         step = step_of(run, number)
@@ -98,7 +101,10 @@ def read(contract: type[Contract], answer: str | Iterable[dict]) -> Case:
 
     Raises CaseError.
     """
-    lines = answer.strip().splitlines() if isinstance(answer, str) else [json.dumps(line) for line in answer]
+    try:
+        lines = answer.strip().splitlines() if isinstance(answer, str) else list(map(json.dumps, answer))
+    except TypeError as error:
+        raise CaseError(f"your case: a line cannot be written as JSON: {error}") from None
     own_head = bool(lines) and '"case"' in lines[0]
     head = [] if own_head else [json.dumps({"case": "your case", "contract": contract.NAME})]
     with tempfile.TemporaryDirectory(prefix="receiptlab-") as folder:
@@ -119,7 +125,9 @@ def _placed(told: str, added: int) -> str:
 @checks
 def notices(contract: type[Contract], call: str, name: str, answer: str | Sequence[dict]) -> str:
     """Your case must hold with the contract as it is, and come out otherwise when this guard is left out."""
-    case = read(contract, filled(answer))
+    case = read(contract, filled(answer, (str, list, tuple), "a list of calls"))
+    if case.contract != contract.NAME:
+        raise NotYet(f"your case is of the contract {case.contract}; this asks for {contract.NAME}")
     run = attempted(case)
     if not run.held:
         raise NotYet(f"with the contract as it is, {first_wrong(run)}")
