@@ -122,10 +122,12 @@ def test_a_prediction_is_answered_by_an_assert_in_the_next_cell(lesson: str):
 
 
 @every_lesson
-def test_what_is_shown_is_asserted_in_its_cell_or_the_one_before(lesson: str):
-    for before, source in pairwise(["", *sources(lesson, "code")]):
-        if re.search(r"^show\.", source, re.M):
-            assert asserts(source) or asserts(before), source
+def test_what_is_shown_is_asserted_in_its_cell_or_the_one_right_before(lesson: str):
+    for before, cell in pairwise(CELLS[lesson]):
+        source = joined(cell["source"])
+        if cell["cell_type"] == "code" and re.search(r"^show\.", source, re.M):
+            told = joined(before["source"]) if before["cell_type"] == "code" else ""
+            assert asserts(source) or asserts(told), source
 
 
 @every_lesson
