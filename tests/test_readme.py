@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from receiptlab.cases import contract_map
 from receiptlab.cli import main
 from receiptlab.contracts.registry import CONTRACTS
@@ -100,20 +98,6 @@ def test_the_ci_script_calls_the_test_command_of_the_readme():
     commands = [line for line in script.splitlines() if line.strip() and not line.startswith("#")]
     assert commands[-1].split()[-2:] == ["make", "test"]
     assert "make test " in README
-
-
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_a_lesson_has_its_head_and_its_tail(path):
-    text = path.read_text(encoding="utf-8")
-    for part in (
-        "**You will see**",
-        "**You need:**",
-        "**Predict before you run:**",
-        "**What this lesson does not prove.**",
-    ):
-        assert part in text, part
-    assert "**Where to look in the code.**" in text
-    assert "**Try it yourself.**" in text
 
 
 def test_planned_contracts_are_the_ones_that_are_planned():
