@@ -16,7 +16,20 @@ from tools import exercises, notebooks
 
 LESSONS = sorted((notebooks.ROOT / "notebooks").glob("*.ipynb"))
 SOLUTIONS = sorted(exercises.SOLUTIONS.glob("*.ipynb"))
-CHECKS = ("changed", "ends_in", "guard", "guards", "notices", "predicted", "recovers", "restores", "same")
+CHECKS = (
+    "at_once",
+    "changed",
+    "cut_off",
+    "ends_in",
+    "guard",
+    "guarded",
+    "guards",
+    "notices",
+    "predicted",
+    "recovers",
+    "restores",
+    "same",
+)
 each_solution = pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 
 
@@ -113,14 +126,17 @@ def test_every_check_of_a_solution_says_done(path):
 def built():
     """Every (contract, call, guards) that a solution hands to a check: the one that it wrote, or all of a call."""
     found = []
-    kept = judge.guard, judge.guards
+    kept = judge.guard, judge.guards, judge.guarded
     judge.guard = lambda contract, call, mine: found.append((contract, call, mine))
     judge.guards = lambda contract, call, mine: found.append((contract, call, tuple(mine)))
+    judge.guarded = lambda contract, calls, mine: found.extend(
+        (contract, call, tuple(mine[call])) for call in calls
+    )
     try:
         for path in SOLUTIONS:
             run(notebooks.read(path))
     finally:
-        judge.guard, judge.guards = kept
+        judge.guard, judge.guards, judge.guarded = kept
     return found
 
 

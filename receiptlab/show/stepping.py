@@ -49,7 +49,9 @@ class Steps:
             drawn = timeline(self.run, until=number)
             data = base64.b64encode(drawn.svg.encode()).decode()
             words = html.escape(f"{drawn.words}, up to step {number}")
-            self._pictures[number] = f'<img alt="{words}" src="data:image/svg+xml;base64,{data}">'
+            self._pictures[number] = (
+                f'<img style="max-width:100%" alt="{words}" src="data:image/svg+xml;base64,{data}">'
+            )
         return self._pictures[number]
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict:
