@@ -128,6 +128,12 @@ def test_a_run_without_rows_says_so():
     assert show.steps(run).rows(1) == "<p>Nobody looked at the rows here.</p>"
 
 
+def test_each_step_has_its_own_picture():
+    shown = show.steps(case("O-06-lease-replaced"))
+    assert len({shown.picture(number) for number in range(1, 6)}) == 5
+    assert shown.picture(5) in shown.page
+
+
 def test_the_timeline_grows_on_the_same_ground():
     run = case("O-06-lease-replaced")
     first, all_of_it = show.timeline(run, until=1).svg, show.timeline(run, until=5).svg
