@@ -13,7 +13,7 @@ help:
 	@echo "make run        run every scenario and print what came out"
 	@echo "make bench      measure"
 	@echo "make hazards    every order, power cut, disk fault and kill, at full size (about ten minutes)"
-	@echo "make html       the lessons as pages in build/site"
+	@echo "make html       the lessons as pages in build/site, with indexes and a handout"
 	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make lint       look for mistakes in style"
 	@echo "make format     repair the style"
@@ -46,7 +46,7 @@ hazards: setup
 	@$(IN_VENV) -m tools.hazards
 
 html: setup
-	@$(IN_VENV) tools/site.py
+	@$(IN_VENV) -m tools.site
 
 notebooks: setup
 	@$(IN_VENV) tools/notebooks.py execute
