@@ -13,29 +13,31 @@ CONTRACT = """\
 id,contract,kind,clause,short,cases,test,notebook,status
 O-1,owner,holds,"failure before `commit`, a < b",failure,,,01_owner,done
 O-2,owner,breaks,"no page yet, see O-1",no page,,,01_owner 09_later,done
-O-3,owner,limit,named by a text alone,text alone,,,01_owner,done
+O-3,owner,holds,end of a span,end,,,01_owner,done
+O-4,owner,limit,named by a text alone,text alone,,,01_owner,done
 """
 TEXTS = {
     "00_start": "# Start & go\n\nFirst words. See [the owner](01_owner.ipynb#Rows-(O-1)).\n\nMore.",
     "01_owner": "# The owner\n\nIts words.\n\n"
-    "**Clauses:** O-1 to O-3. **Minutes:** 20. **You need:** [0](00_start.ipynb). "
+    "**Clauses:** O-1 to O-4. **Minutes:** 20. **You need:** [0](00_start.ipynb). "
     "[Its exercises](exercises/01_owner.ipynb), [notes](FACILITATOR.md).\n\n"
-    "## Rows (O-1)\n\nNot O-9, nor UTF-8, nor `O-1`, nor O-1-a-case.\n\n## More (O-1 to O-2)\n\n"
+    "## Rows (O-1)\n\nNot O-9, nor UTF-8, nor `O-1`, nor O-1-a-case.\n\n## More (O-1 to O-3)\n\n"
     "| a | b |\n|---|---|\n| 1 | 2 |\n\n"
-    "**What this does not prove.** That O-3 is so.\n\n**Predict:** nothing.\n\n"
+    "**What this does not prove.** That O-4 is so.\n\n**Predict:** nothing.\n\n"
     "[Code](../receiptlab/store.py), [web](https://example.org/x.ipynb), $x$.",
     "exercises/01_owner": "# Think about it\n\n[Lesson](../01_owner.ipynb), [code](../../receiptlab/store.py), "
-    "[solution](../solutions/01_owner.ipynb), [clause](../01_owner.ipynb#More-(O-1-to-O-2)).",
+    "[solution](../solutions/01_owner.ipynb), [clause](../01_owner.ipynb#More-(O-1-to-O-3)).",
     "solutions/01_owner": "# One solution\n\n[Exercises](../exercises/01_owner.ipynb)",
 }
 GUIDE = (
     "# For who leads\n\nSee [the lesson](01_owner.ipynb), [the solution](solutions/01_owner.ipynb), O-1.\n"
 )
+BOXES = {"wide", "output_subarea"}
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="400pt" height="10pt"/>'
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, and which places it has."""
+    """What a page links to, what it loads, which places it has, and what stands in no box that scrolls."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -43,16 +45,26 @@ class Page(HTMLParser):
         self.loaded: list[str] = []
         self.tags: set[str] = set()
         self.ids: list[str] = []
+        self.boxes: list[str] = []
+        self.unboxed: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         values = {name: value or "" for name, value in attrs}
         self.ids += [values["id"]] if "id" in values else []
+        if tag == "div":
+            self.boxes.append(values.get("class", ""))
+        if tag in ("table", "img") and not BOXES & set(" ".join(self.boxes).split()):
+            self.unboxed.append(tag)
         if tag == "a":
             self.links.append(values.get("href", ""))
         else:
             self.loaded += [values[name] for name in ("src", "href") if name in values]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "div":
+            self.boxes.pop()
 
 
 def lesson(text: str) -> dict:
@@ -187,17 +199,17 @@ def test_the_index_by_clause_has_every_clause_once_with_kind_and_sentence(real: 
 
 def test_a_clause_leads_to_the_sections_whose_headings_name_it(built: Path):
     text = text_of(built / "clauses.html")
-    first, second, third = (between(text, f'id="O-{n}"', "</section>") for n in (1, 2, 3))
+    first, second, fourth = (between(text, f'id="O-{n}"', "</section>") for n in (1, 2, 4))
     assert "<p>failure before <code>commit</code>, a &lt; b</p>" in first
     assert re.findall('href="(01[^"]+)"', first) == [
         "01_owner.html",
         "01_owner.html#Rows-(O-1)",
-        "01_owner.html#More-(O-1-to-O-2)",
+        "01_owner.html#More-(O-1-to-O-3)",
     ]
-    assert re.findall('href="(01[^"]+)"', second) == ["01_owner.html", "01_owner.html#More-(O-1-to-O-2)"]
+    assert re.findall('href="(01[^"]+)"', second) == ["01_owner.html", "01_owner.html#More-(O-1-to-O-3)"]
     assert "<li>09_later</li>" in second
     # No heading names it, so it is where the text does.
-    assert re.findall('href="(01[^"]+)"', third) == [
+    assert re.findall('href="(01[^"]+)"', fourth) == [
         "01_owner.html",
         "01_owner.html#What-this-does-not-prove",
     ]
@@ -214,7 +226,7 @@ def test_every_heading_of_a_lesson_that_names_a_clause_is_led_to(real: Path):
 def test_clauses_in_the_text_lead_to_the_index_by_clause(built: Path):
     text = text_of(built / "01_owner.html")
     link = '<a class="clause" href="clauses.html#{0}">{0}</a>'.format
-    assert f"<strong>Clauses:</strong> {link('O-1')} to {link('O-3')}. " in text
+    assert f"<strong>Clauses:</strong> {link('O-1')} to {link('O-4')}. " in text
     assert "<p>Not O-9, nor UTF-8, nor <code>O-1</code>, nor O-1-a-case.</p>" in text
     assert f'<h2 id="Rows-(O-1)">Rows ({link("O-1")})<a class="anchor-link"' in text
 
@@ -247,9 +259,20 @@ def test_links_between_notebooks_lead_to_their_pages(built: Path):
     )
     assert "https://example.org/x.ipynb" in links["01_owner.html"]
     exercises = links["01_owner-exercises.html"]
-    assert {"01_owner.html", "01_owner-solution.html", "01_owner.html#More-(O-1-to-O-2)"} <= set(exercises)
+    assert {"01_owner.html", "01_owner-solution.html", "01_owner.html#More-(O-1-to-O-3)"} <= set(exercises)
     assert {"01_owner.html", "01_owner-exercises.html"} <= set(links["01_owner-solution.html"])
     assert {"01_owner.html", "01_owner-solution.html", "clauses.html#O-1"} <= set(links["facilitator.html"])
+
+
+def test_lesson_exercises_and_solution_lead_to_each_other_and_not_to_themselves(built: Path):
+    ways = {
+        "01_owner.html": "Lesson",
+        "01_owner-exercises.html": "Exercises",
+        "01_owner-solution.html": "Solution",
+    }
+    for name in ways:
+        links = [f'<a href="{page}">{words}</a>' for page, words in ways.items() if page != name]
+        assert text_of(built / name).count(f"<span>{' · '.join(links)}</span>") == 2, name
 
 
 def test_a_file_without_a_page_is_named(built: Path):
@@ -284,9 +307,7 @@ def test_pages_fit_a_phone_and_lead_on(built: Path):
 
 def test_what_is_wide_has_a_box_to_scroll_in(any_site: Path):
     for path in any_site.glob("*.html"):
-        text = text_of(path)
-        boxes = re.findall(r'<div class="(?:wide|[^"]*\boutput_subarea\b[^"]*)">', text)
-        assert len(re.findall("<(?:table|img)", text)) <= len(boxes), path.name
+        assert Page(path).unboxed == [], path.name
     assert re.search(r"\.output_subarea, \.wide \{ overflow-x: auto;", text_of(any_site / "style.css"))
 
 
