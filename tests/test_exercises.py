@@ -12,7 +12,7 @@ import pytest
 from receiptlab import judge
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.hazards.ablation import guard_names
-from tools import exercises, notebooks
+from tools import exercises, notebooks, workshop
 
 LESSONS = sorted((notebooks.ROOT / "notebooks").glob("*.ipynb"))
 SOLUTIONS = sorted(exercises.SOLUTIONS.glob("*.ipynb"))
@@ -230,3 +230,18 @@ def test_cells_that_explain_the_solution_stay_there():
         {"cell_type": "markdown", "id": "why", "metadata": {"tags": ["solution"]}, "source": "Because."},
     ]
     assert len(exercises.exercise(nb)["cells"]) == 1
+
+
+# For a room
+
+
+def test_the_workshop_has_everything_and_no_answer(tmp_path):
+    made = workshop.build(notebooks.ROOT / "notebooks", tmp_path / "room")
+    (tmp_path / "room" / "old.ipynb").touch()
+    assert workshop.build(notebooks.ROOT / "notebooks", tmp_path / "room") == made
+    assert sorted((tmp_path / "room").rglob("*.ipynb")) == sorted(made)
+    assert len(made) == 3 * len(LESSONS)
+    for path in made:
+        if path.parent.name != "solutions":
+            cells = [cell for cell in notebooks.read(path)["cells"] if cell["cell_type"] == "code"]
+            assert cells and not any(cell["outputs"] or cell["execution_count"] for cell in cells), path.name

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from receiptlab.cases import contract_map
 from receiptlab.cli import main
 from receiptlab.contracts.registry import CONTRACTS

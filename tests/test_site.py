@@ -231,6 +231,29 @@ def test_clauses_in_the_text_lead_to_the_index_by_clause(built: Path):
     assert f'<h2 id="Rows-(O-1)">Rows ({link("O-1")})<a class="anchor-link"' in text
 
 
+# Exercises
+
+
+def test_exercises_show_what_is_asked_about_and_no_answer(tmp_path: Path):
+    gap = "def mine():\n    # your turn\n    {}\n    # until here"
+    cells = {"ask": "print('story')", "gap": gap, "use": "mine()", "more": "x = mine()", "late": "print(x)"}
+    for folder, answer in (("exercises", "..."), ("solutions", "return 1")):
+        book = {"cells": []}
+        for number, (name, source) in enumerate(cells.items(), 1):
+            told = {"output_type": "stream", "name": "stdout", "text": f"output of {name}\n"}
+            cell = {"cell_type": "code", "id": name, "execution_count": number, "metadata": {}}
+            outputs = [told] if folder == "solutions" else []
+            book["cells"].append(cell | {"source": source.format(answer), "outputs": outputs})
+        (tmp_path / folder).mkdir()
+        notebooks.write(tmp_path / folder / "01_owner.ipynb", book)
+    out = made(tmp_path, {"01_owner": "# The owner"})
+    seen = {
+        page: re.findall(r"output of (\w+)", text_of(out / f"01_owner-{page}.html"))
+        for page in ("exercises", "solution")
+    }
+    assert seen == {"exercises": ["ask"], "solution": list(cells)}
+
+
 # Links and files
 
 

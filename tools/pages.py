@@ -1,5 +1,6 @@
 """From a notebook or a Markdown file to the body of a page whose links lead to pages."""
 
+import ast
 import base64
 import copy
 import html
@@ -87,12 +88,41 @@ class Page:
 
 def _read_notebook(path: Path, source: str, targets: Targets) -> tuple[str, list[BeautifulSoup]]:
     notebook = nbformat.read(path, as_version=4)
+    solution = path.parent.parent / "solutions" / path.name
+    if source.startswith("exercises/") and solution.exists():
+        _tell(notebook, nbformat.read(solution, as_version=4))
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             _describe(output.get("data", {}))
     exporter = _Exporter(source, targets)
     body, _ = exporter.from_notebook_node(notebook)
     return body, exporter.texts
+
+
+def _tell(exercises: nbformat.NotebookNode, solution: nbformat.NotebookNode) -> None:
+    """Cells without a gap get the outputs of the solution's run, unless they use what a gap has to define.
+
+    An exercise has no outputs, and without a kernel a reader would not see what is asked about.
+    """
+    run = {cell.id: cell for cell in solution.cells}
+    answers: set[str] = set()
+    for cell in exercises.cells:
+        if cell.cell_type == "code":
+            sets, uses = _names(cell.source)
+            same = cell.id in run and run[cell.id].source == cell.source
+            if same and not uses & answers:
+                cell.outputs = run[cell.id].outputs
+            else:
+                answers |= sets
+
+
+def _names(source: str) -> tuple[set[str], set[str]]:
+    """The names that some code sets, and those that it uses."""
+    nodes = list(ast.walk(ast.parse(source)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    sets = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    sets |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return sets, {name.id for name in names if isinstance(name.ctx, ast.Load)}
 
 
 def _read_markdown(path: Path, source: str, targets: Targets) -> tuple[str, list[BeautifulSoup]]:
