@@ -13,7 +13,7 @@ help:
 	@echo "make run        run every scenario and print what came out"
 	@echo "make bench      measure"
 	@echo "make hazards    every order, power cut, disk fault and kill, at full size (about ten minutes)"
-	@echo "make html       the lessons as pages in build/site"
+	@echo "make html       the lessons as pages in build/site, with indexes and a handout"
 	@echo "make workshop   the lessons without their answers in build/workshop"
 	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make lint       look for mistakes in style"
@@ -47,7 +47,7 @@ hazards: setup
 	@$(IN_VENV) -m tools.hazards
 
 html: setup
-	@$(IN_VENV) tools/site.py
+	@$(IN_VENV) -m tools.site
 
 workshop: setup
 	@$(IN_VENV) tools/workshop.py
