@@ -1,4 +1,4 @@
-"""The checks of a recovery, of a restore and of an order: right answers, wrong ones, and what they are told."""
+"""The checks of a recovery and of a restore: right answers, wrong ones, and what they are told."""
 
 import itertools
 import re
@@ -9,7 +9,7 @@ from receiptlab import judge
 from receiptlab.contracts.claims import Changed
 from receiptlab.errors import Refused
 from receiptlab.judge import like
-from receiptlab.scenarios import every_order, restoring
+from receiptlab.scenarios import restoring
 from receiptlab.store import Store
 
 LOST, RECLAIM = "W-06-answer-lost", "W-04-complete-after-reclaim"
@@ -107,12 +107,12 @@ def of_another_form(contract):
 def test_a_recovery_that_is_right_at_once_and_later(answer, capsys):
     judge.recovers(LOST, 3, answer)
     assert told(capsys) == (
-        "done: after a crash at each of the 7 points of complete your function ends as it should"
+        "done: after a crash at each of the 7 points of complete it is as if nothing had happened"
     )
     judge.recovers(LOST, 3, answer, between=BETWEEN)
     assert told(capsys) == (
-        "done: after a crash at each of the 7 points of complete, at once and later, your function "
-        "ends as it should"
+        "done: after a crash at each of the 7 points of complete it is as if nothing had happened; "
+        "and it is right when next, complete came first"
     )
 
 
@@ -247,46 +247,3 @@ def test_nothing_else_than_the_procedure_restores(capsys):
 def test_a_restore_that_breaks_something(answer, line, capsys):
     judge.restores(answer)
     assert told(capsys).startswith(f"not yet: {line}")
-
-
-# ends_in
-
-OUTSIDE = "check outside of the transaction"
-
-
-@pytest.mark.parametrize("answer", ["AAAAABABBBBB", "aaaaa ba bbbbb"])
-def test_an_order_that_ends_so(answer, capsys):
-    judge.ends_in(OUTSIDE, "doubled", answer)
-    assert told(capsys) == (
-        "done: in the order AAAAABABBBBB it ends doubled, with results 2, receipts 2, outbox 2"
-    )
-
-
-@pytest.mark.parametrize(
-    ("answer", "line"),
-    [
-        (..., "nothing is filled in here"),
-        ("", "nothing is filled in here"),
-        (5, "this needs an order in letters"),
-        (["A", "B"], "this needs an order in letters"),
-        ("ABC", "unknown letter 'C' in the order; the callers are A, B"),
-        ("AB", "AB is too short: A or B still has to go on"),
-        ("AAAAAABB", "AAAAAABB is too long: all is over after AAAAAAB"),
-        ("ABABABABABAB", "ABABABABABAB does not fit: at step 6 it is A who can go on"),
-        ("AAAAAAB", "in the order AAAAAAB it ends safe, with results 1, receipts 1, outbox 1"),
-    ],
-)
-def test_an_order_that_does_not_end_so(answer, line, capsys):
-    judge.ends_in(OUTSIDE, "doubled", answer)
-    assert told(capsys).startswith(f"not yet: {line}")
-
-
-def test_every_order_that_was_explored_is_judged_by_what_it_came_to(capsys):
-    for order in every_order.explored(OUTSIDE).orders:
-        judge.ends_in(OUTSIDE, "safe", order.order)
-        assert told(capsys).startswith("done: " if order.verdict == "safe" else "not yet: ")
-
-
-def test_a_verdict_that_no_order_has_is_not_asked_for(capsys):
-    judge.ends_in(OUTSIDE, "wrong", "AAAAAAB")
-    assert told(capsys) == "not yet: no order of check outside of the transaction ends wrong"

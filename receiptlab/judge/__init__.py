@@ -7,14 +7,22 @@ not filled in yet is `...`.
 
 from receiptlab.judge.answers import predicted, same
 from receiptlab.judge.building import guard, guards
-from receiptlab.judge.cases import changed, like, notices, read, tell
-from receiptlab.judge.recovery import ends_in, recovers, restores
+from receiptlab.judge.cases import changed, like, notices, read, tell, tells_apart
+from receiptlab.judge.interleaving import ends_in, in_every_order
+from receiptlab.judge.mending import at_once, cut_off
+from receiptlab.judge.recovery import recovers, restores
+from receiptlab.judge.settling import settles
+from receiptlab.judge.several import guarded
 
 __all__ = [
+    "at_once",
     "changed",
+    "cut_off",
     "ends_in",
     "guard",
+    "guarded",
     "guards",
+    "in_every_order",
     "like",
     "notices",
     "predicted",
@@ -22,5 +30,7 @@ __all__ = [
     "recovers",
     "restores",
     "same",
+    "settles",
     "tell",
+    "tells_apart",
 ]

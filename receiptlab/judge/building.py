@@ -30,14 +30,19 @@ def guards(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -
 
 def judged(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -> str:
     """Play every case of the contract with these guards. Raises NotYet with the first step that is wrong."""
-    own = {guard.__name__: guard for guard in contract.GUARDS[call]}
-    for each in answer:
-        if not callable(each) and each not in own:
-            raise NotYet(f"{call} has no guard {each!r}; it has {', '.join(sorted(own))}")
-    mine = tuple(each if callable(each) else own[each] for each in answer)
+    mine = resolved(contract, call, answer)
     cases = [case for case in own_cases() if case.contract == contract.NAME]
     for case in cases:
         run = attempted(case, contract.GUARDS | {call: mine})
         if not run.held:
             raise NotYet(f"{case.name}, {first_wrong(run)}")
     return f"with your guards of {call} all {len(cases)} cases of {contract.NAME} come out as they should"
+
+
+def resolved(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -> tuple[Guard, ...]:
+    """The guards themselves, for what may be their names. Raises NotYet for a name that `call` has not."""
+    own = {guard.__name__: guard for guard in contract.GUARDS[call]}
+    for each in answer:
+        if not callable(each) and each not in own:
+            raise NotYet(f"{call} has no guard {each!r}; it has {', '.join(sorted(own))}")
+    return tuple(each if callable(each) else own[each] for each in answer)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from receiptlab.caseformat import Call, Case, CaseError, read_case
 from receiptlab.cases import load
-from receiptlab.contracts.shape import Contract
+from receiptlab.contracts.shape import Contract, Guard
 from receiptlab.hazards.ablation import without
 from receiptlab.judge.answers import NotYet, attempted, checks, filled, first_wrong, place, readings, step_of
+from receiptlab.judge.building import resolved
 
 
 def tell(case: Case | str) -> None:
@@ -125,13 +126,38 @@ def _placed(told: str, added: int) -> str:
 @checks
 def notices(contract: type[Contract], call: str, name: str, answer: str | Sequence[dict]) -> str:
     """Your case must hold with the contract as it is, and come out otherwise when this guard is left out."""
+    return _apart(
+        contract,
+        answer,
+        without(contract, call, name),
+        f"when {name} is left out of {call}",
+        f"without {name}",
+    )
+
+
+@checks
+def tells_apart(
+    contract: type[Contract], call: str, guards: Sequence[str | Guard], answer: str | Sequence[dict]
+) -> str:
+    """Your case must hold with the contract as it is, and come out otherwise when `call` has these guards.
+
+    Each is the name of one of its own or a function: another order, say, or one guard more.
+    """
+    other = contract.GUARDS | {call: resolved(contract, call, guards)}
+    return _apart(contract, answer, other, f"with those guards of {call}", f"with those guards of {call}")
+
+
+def _apart(
+    contract: type[Contract], answer: str | Sequence[dict], other: dict, same: str, differs: str
+) -> str:
+    """Play a case with the contract's guards and with others. Raises NotYet where it holds with both."""
     case = read(contract, filled(answer, (str, list, tuple), "a list of calls"))
     if case.contract != contract.NAME:
         raise NotYet(f"your case is of the contract {case.contract}; this asks for {contract.NAME}")
     run = attempted(case)
     if not run.held:
         raise NotYet(f"with the contract as it is, {first_wrong(run)}")
-    broken = attempted(case, without(contract, call, name))
+    broken = attempted(case, other)
     if broken.held:
-        raise NotYet(f"your case holds, and comes out the same when {name} is left out of {call}")
-    return f"your case holds; without {name}, {first_wrong(broken)}"
+        raise NotYet(f"your case holds, and comes out the same {same}")
+    return f"your case holds; {differs}, {first_wrong(broken)}"
