@@ -68,7 +68,6 @@ class _Stage:
         self.path.write_bytes(_blank(self.contract))
         self.observer = self.contract(Store.open(self.path))
         self.rows = Rows()
-        self.changes()
         return self
 
     def __exit__(self, *exc_info: object) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from tools.notebooks import joined, read
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = ROOT / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
 CELLS = {path.stem: read(path)["cells"] for path in LESSONS}
 every_lesson = pytest.mark.parametrize("lesson", CELLS)
@@ -135,6 +136,18 @@ def test_an_assert_says_more_than_that_a_run_held(lesson: str):
     for source in sources(lesson, "code"):
         told = asserts(source)
         assert not told or any("held" not in test for test in told) or " and " in told[0], source
+
+
+@every_lesson
+def test_what_is_named_to_look_at_is_in_the_code(lesson: str):
+    modules = list((ROOT / "receiptlab").rglob("*.py"))
+    code = "\n".join(path.read_text(encoding="utf-8") for path in modules)
+    where = sources(lesson, "markdown")[-1].split("**Where to look in the code.**")[1].splitlines()[0]
+    for name in re.findall(r"`([^`]+)`", where):
+        if "/" in name or name.endswith(".py"):
+            assert (ROOT / name).exists() or name in {path.name for path in modules}, name
+        else:
+            assert re.search(rf"(?m)(def |class |^){name.rpartition('.')[2]}\b", code), name
 
 
 @every_lesson

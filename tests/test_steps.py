@@ -58,6 +58,13 @@ def test_many_rows_are_counted_and_long_values_cut(db):
     assert changes[0].row["word"] == "x" * 80 + "… (200 characters)"
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_one_row_too_many_is_counted(db, more):
+    rows = Rows()
+    db.executemany("INSERT INTO kept VALUES (?, NULL, NULL)", [(n,) for n in range(SHOWN + more)])
+    assert [change.what for change in rows.changes({"": db})] == ["added"] * SHOWN + ["more"] * more
+
+
 def test_two_files_are_kept_apart(db):
     rows, other = Rows(), sqlite3.connect(":memory:")
     other.execute("CREATE TABLE kept (id INTEGER PRIMARY KEY)")
@@ -85,10 +92,15 @@ def test_what_is_refused_invalid_or_failed_changes_no_row():
     assert looked > 200
 
 
-def test_every_case_tells_its_rows():
+def test_every_run_that_counts_tells_its_rows():
+    told = 0
     for run in all_runs():
-        if run.contract and run.name[1] == "-":
-            assert all(step.changes is not None for step in run.steps), run.name
+        for step in run.steps:
+            if step.counts:
+                assert step.changes is not None, run.name
+                told += len(step.changes)
+                assert not any("sqlite_" in change.table for change in step.changes), run.name
+    assert told > 1_000
 
 
 # The walk
@@ -114,6 +126,12 @@ def test_a_step_tells_call_outcome_and_rows():
 def test_a_run_without_rows_says_so():
     run = scenario("created-once")
     assert show.steps(run).rows(1) == "<p>Nobody looked at the rows here.</p>"
+
+
+def test_each_step_has_its_own_picture():
+    shown = show.steps(case("O-06-lease-replaced"))
+    assert len({shown.picture(number) for number in range(1, 6)}) == 5
+    assert shown.picture(5) in shown.page
 
 
 def test_the_timeline_grows_on_the_same_ground():

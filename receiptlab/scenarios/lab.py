@@ -43,7 +43,6 @@ class Lab:
             count_names=counts or contract.COUNTS,
         )
         self._rows = Rows()
-        self._rows.changes({"": self.observer.store.db})
 
     def step(
         self,

@@ -42,7 +42,7 @@ def _button(
     button = ipywidgets.Button(description=sign, tooltip=words, layout={"width": "3em"})
 
     def pressed(_: object) -> None:
-        slider.value = min(max(move(), slider.min), slider.max)
+        slider.value = move()
 
     button.on_click(pressed)
     return button
