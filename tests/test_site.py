@@ -1,5 +1,6 @@
 """The pages stand alone: links lead to pages and places that are there, and nothing is loaded from elsewhere."""
 
+import base64
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -69,7 +70,9 @@ class Page(HTMLParser):
 
 def lesson(text: str) -> dict:
     markdown = {"cell_type": "markdown", "id": "head", "metadata": {}, "source": text}
-    both = {"image/svg+xml": SVG, "text/html": "<b>table</b>"}
+    coded = base64.b64encode(SVG.encode()).decode()
+    table = f'<b>table</b><img style="max-width:100%" alt="" src="data:image/svg+xml;base64,{coded}">'
+    both = {"image/svg+xml": SVG, "text/html": table}
     picture = {"image/svg+xml": SVG, "text/plain": "a timeline of <two>"}
     outputs = [{"output_type": "display_data", "metadata": {}, "data": data} for data in (both, picture)]
     code = {"cell_type": "code", "id": "one", "execution_count": 1, "metadata": {}, "source": "import os"}
@@ -337,7 +340,8 @@ def test_what_is_wide_has_a_box_to_scroll_in(any_site: Path):
 def test_a_picture_has_words_and_a_legible_size_and_a_table_comes_before_it(built: Path):
     text = text_of(built / "00_start.html")
     assert "<b>table</b>" in text
-    (picture,) = re.findall("<img [^>]*>", text)
+    within, picture = re.findall("<img [^>]*>", text)
+    assert 'style="max-width:100%; min-width: 300pt"' in within
     assert 'alt="a timeline of &lt;two&gt;"' in picture
     assert 'style="min-width: 300pt"' in picture
 

@@ -147,13 +147,22 @@ class _Exporter(HTMLExporter):
 
 def _describe(data: dict) -> None:
     """A picture gets the words that stand for it where it cannot be seen, and keeps a legible size."""
-    if SVG not in data or "text/html" in data:
-        return
-    width = re.search(r'<svg[^>]*?\swidth="([\d.]+)pt"', data[SVG])
-    style = f' style="min-width: {float(width[1]) * SMALLEST:.0f}pt"' if width else ""
-    code = base64.b64encode(data[SVG].encode()).decode()
-    alt = html.escape(data.get("text/plain", "picture"))
-    data["text/html"] = f'<img alt="{alt}" src="data:{SVG};base64,{code}"{style}>'
+    if SVG in data and "text/html" not in data:
+        code = base64.b64encode(data[SVG].encode()).decode()
+        alt = html.escape(data.get("text/plain", "picture"))
+        data["text/html"] = f'<img alt="{alt}" src="data:{SVG};base64,{code}">'
+    if "<img" in data.get("text/html", ""):
+        data["text/html"] = _legible(data["text/html"])
+
+
+def _legible(fragment: str) -> str:
+    text = BeautifulSoup(fragment, "html.parser")
+    for picture in text.find_all("img", src=re.compile(f"^data:{re.escape(SVG)};base64,")):
+        svg = base64.b64decode(picture["src"].partition(",")[2]).decode()
+        if width := re.search(r'<svg[^>]*?\swidth="([\d.]+)pt"', svg):
+            style = f"min-width: {float(width[1]) * SMALLEST:.0f}pt"
+            picture["style"] = "; ".join(filter(None, [picture.get("style"), style]))
+    return str(text)
 
 
 def mended(fragment: str, source: str, targets: Targets) -> BeautifulSoup:
