@@ -50,11 +50,11 @@ html: setup
 	@$(IN_VENV) -m tools.site
 
 workshop: setup
-	@$(IN_VENV) tools/workshop.py
+	@$(IN_VENV) -m tools.workshop
 
 notebooks: setup
 	@$(IN_VENV) tools/notebooks.py execute
-	@$(IN_VENV) tools/exercises.py
+	@$(IN_VENV) -m tools.exercises
 
 lint: setup
 	@$(IN_VENV) -m ruff check

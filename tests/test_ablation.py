@@ -1,10 +1,15 @@
 """O-17 and H-7: each guard carries its own clauses and no other's."""
 
+from itertools import pairwise
+
 import pytest
 
+from receiptlab.cases import own_cases
 from receiptlab.contracts.owner import Owner
+from receiptlab.contracts.receiver import Receiver
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.hazards.ablation import first, guard_names, without
+from receiptlab.play import play
 from receiptlab.scenarios.ablation import ablate, label
 
 
@@ -36,3 +41,24 @@ def test_a_guard_is_taken_out_or_moved_and_the_contract_stays_whole():
 def test_labels_are_the_reasons():
     assert label(("accept", "accept_state")) == "accept state"
     assert label(("claim", "not_found")) == "claim not-found"
+
+
+# Neighbours that never both have something to say: their order tells nobody anything.
+NEVER_BOTH = {
+    ("owner", "claim", "not_found", "revoked"),
+    ("owner", "claim", "claim_state", "busy"),
+    ("owner", "accept", "not_found", "revoked"),
+    ("owner", "cancel", "not_found", "cancel_state"),
+}
+
+
+@pytest.mark.parametrize("contract", [Owner, Receiver], ids=lambda contract: contract.NAME)
+def test_guards_that_change_places_with_their_neighbour_are_noticed(contract):
+    """A guard in a wrong place can tell of a receipt to somebody who may not know of it."""
+    cases = [case for case in own_cases() if case.contract == contract.NAME]
+    for call, guards in contract.GUARDS.items():
+        for place, (one, other) in enumerate(pairwise(guards)):
+            changed = (*guards[:place], other, one, *guards[place + 2 :])
+            noticed = not all(play(case, contract.GUARDS | {call: changed}).held for case in cases)
+            pair = (contract.NAME, call, one.__name__, other.__name__)
+            assert noticed is (pair not in NEVER_BOTH), pair

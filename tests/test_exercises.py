@@ -88,10 +88,10 @@ def test_the_exercise_is_made_from_its_solution(path):
     made = exercises.exercise(notebooks.read(path))
     there = exercises.path_of(path)
     assert exercises.outline(notebooks.read(there)) == exercises.outline(made), (
-        "outside of the gaps the exercise is not what its solution makes; run: python tools/exercises.py"
+        "outside of the gaps the exercise is not what its solution makes; run: python -m tools.exercises"
     )
     if there.read_text(encoding="utf-8") != notebooks.to_text(made):
-        assert is_being_filled_in(there), f"{there.name} is not blank; run: python tools/exercises.py"
+        assert is_being_filled_in(there), f"{there.name} is not blank; run: python -m tools.exercises"
 
 
 def is_being_filled_in(path: Path) -> bool:

@@ -23,14 +23,14 @@ HEAD = re.compile(
 TAIL = re.compile(
     r"\*\*What this lesson does not prove\.\*\* .+\n\n"
     r"\*\*Where to look in the code\.\*\* .+\n\n"
-    r"\*\*Try it yourself\.\*\*(\s.+)+"
+    r"\*\*Exercises\.\*\* About (?P<minutes>\d+) minutes: \[exercises\]\(exercises/(?P<name>\w+)\.ipynb\)\."
 )
 ONCE = (
     "**You will see**",
     "**You need:**",
     "**What this lesson does not prove.**",
     "**Where to look in the code.**",
-    "**Try it yourself.**",
+    "**Exercises.**",
 )
 PREDICT = "**Predict before you run:**"
 
@@ -76,7 +76,7 @@ def sources(lesson: str, kind: str) -> list[str]:
 
 def prose(lesson: str) -> str:
     """What a lesson says in words: no code, no addresses, no names of other lessons, no exercises."""
-    text = "\n\n".join(sources(lesson, "markdown")).split("**Try it yourself.**")[0]
+    text = "\n\n".join(sources(lesson, "markdown")).split("**Exercises.**")[0]
     return re.sub(r"\[[^]]*\]\([^)]*\)|`[^`]*`", "…", text)
 
 
@@ -88,7 +88,11 @@ def asserts(source: str) -> list[str]:
 def test_head_and_tail_have_their_parts_in_their_order(lesson: str):
     first, last = joined(CELLS[lesson][0]["source"]), joined(CELLS[lesson][-1]["source"])
     assert HEAD.match(first), first
-    assert TAIL.fullmatch(last), last
+    tail = TAIL.fullmatch(last)
+    assert tail, last
+    solution = joined(read(NOTEBOOKS / "solutions" / f"{lesson}.ipynb")["cells"][0]["source"])
+    assert tail["name"] == lesson
+    assert f" **Minutes:** {tail['minutes']}. " in solution
     text = "\n".join(sources(lesson, "markdown"))
     assert [text.count(part) for part in ONCE] == [1] * len(ONCE)
 

@@ -1,4 +1,4 @@
-"""The exercises are made from the solutions: python tools/exercises.py [--check]
+"""The exercises are made from the solutions: python -m tools.exercises [--check]
 
 A solution is a whole notebook. What a learner has to write stands in it between two comments, `# your turn`
 and `# until here`. The exercise has the same cells; there `...` stands between the two, and a cell with the
@@ -13,10 +13,7 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-try:
-    from tools import notebooks
-except ImportError:  # run as a file
-    import notebooks
+from tools import notebooks
 
 SOLUTIONS = notebooks.ROOT / "notebooks" / "solutions"
 EXERCISES = notebooks.ROOT / "notebooks" / "exercises"

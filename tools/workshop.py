@@ -1,4 +1,4 @@
-"""The lessons without their answers, for a room: python tools/workshop.py
+"""The lessons without their answers, for a room: python -m tools.workshop
 
 Writes build/workshop: the lessons without outputs, the exercises blank, the solutions as they are. The links
 between them stay as they are, so nothing else has to be there.
@@ -9,11 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-try:
-    from tools import exercises, notebooks
-except ImportError:  # run as a file
-    import exercises
-    import notebooks
+from tools import exercises, notebooks
 
 ROOM = notebooks.ROOT / "build" / "workshop"
 
