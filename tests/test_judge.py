@@ -110,7 +110,7 @@ def never(call, seen):
         (lambda call, seen: None, "not yet: accept has no guard <lambda>; it has accept_state, "),
         (
             older,
-            "not yet: O-07-same-holder-wrong-fence, step 5 (worker-a accept at 190): outcome: expected refused",
+            "not yet: O-06-two-things-wrong, step 3 (worker-b accept at 120): reason: expected fence, got holder",
         ),
         (broken, "not yet: F-04-digests: your code raised AttributeError: "),
         (never, "not yet: F-04-digests, step 9 (worker-a accept at 120): "),
