@@ -168,3 +168,28 @@ def test_the_pages_of_a_pdf_are_counted(phone, tmp_path: Path):
         path.write_text("<p style='page-break-after: always'>one</p>" * (pages - 1) + "<p>last</p>")
         phone.page.goto(path.as_uri())
         assert browser.pages_of_pdf(phone.page.pdf(format="A4")) == pages
+
+
+# Without a browser
+
+
+@pytest.fixture
+def nothing_here(monkeypatch: pytest.MonkeyPatch):
+    for name in ("CHROMIUM", browser.REQUIRED):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "")
+
+
+def test_a_skip_says_what_to_install(nothing_here, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(pytest.skip.Exception, match="on Debian: apt install chromium"):
+        browser.skip_or_fail()
+    monkeypatch.setenv("CHROMIUM", "/no/such/browser")
+    assert browser.missing().startswith("CHROMIUM=/no/such/browser is no program")
+    monkeypatch.setattr(browser.importlib.util, "find_spec", lambda name: None)
+    assert browser.missing().startswith("the package playwright is missing: pip install")
+
+
+def test_where_a_browser_is_required_its_absence_fails(nothing_here, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(browser.REQUIRED, "required")
+    with pytest.raises(pytest.fail.Exception, match="RECEIPTLAB_BROWSER=required, but none of chromium"):
+        browser.skip_or_fail()
