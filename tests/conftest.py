@@ -15,6 +15,11 @@ from receiptlab.record import Run
 from receiptlab.store import Store
 from receiptlab.values import sha256
 
+# Python's readline leaves the terminal's size here for child processes, and xdist's workers are such;
+# tables would be cut to it.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
+
 WORK = {"scope": "shop", "work": "order-17"}
 RESULT = WORK | {
     "actor": "worker-a",
