@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# Chrome first: Ubuntu's chromium is a snap, or a script that asks for one, and a snap sees no temporary files.
+NAMES = ("google-chrome", "google-chrome-stable", "chromium", "chromium-browser")
 FLAGS = [
     "--no-sandbox",  # the tests may be run by root, as in a container
     "--disable-gpu",

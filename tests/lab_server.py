@@ -23,7 +23,8 @@ SETTINGS = {
     "docmanager-extension/plugin": {"autosave": False},
     "notebook-extension/tracker": {"windowingMode": "none", "kernelShutdown": True},
 }
-PATIENCE = 60
+PATIENCE = 60  # seconds, for the start and for the end
+NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass
@@ -37,20 +38,11 @@ class Lab:
     def page_of(self, notebook: str) -> str:
         return f"{self.url}/lab/tree/{notebook}?token={self.token}&reset"
 
-    def end_kernels(self) -> None:
-        for kernel in json.loads(self._ask("GET", "kernels")):
-            self._ask("DELETE", f"kernels/{kernel['id']}")
-
     def answers(self) -> bool:
-        with contextlib.suppress(OSError):
-            return bool(self._ask("GET", "status"))
+        request = urllib.request.Request(f"{self.url}/api", headers={"Authorization": f"token {self.token}"})
+        with contextlib.suppress(OSError), NO_PROXY.open(request) as answer:
+            return bool(answer.read())
         return False
-
-    def _ask(self, method: str, what: str) -> bytes:
-        head = {"Authorization": f"token {self.token}"}
-        request = urllib.request.Request(f"{self.url}/api/{what}", method=method, headers=head)
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
-            return answer.read()
 
 
 def free_port() -> int:
@@ -80,8 +72,9 @@ def environment(folder: Path) -> dict[str, str]:
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
         "IPYTHONDIR": "ipython",
     }
+    folders = {key: str(folder / name) for key, name in own.items()}
     # The package is the one that the tests import, wherever the kernel starts.
-    return os.environ | {key: str(folder / name) for key, name in own.items()} | {"PYTHONPATH": str(ROOT)}
+    return os.environ | folders | {"PYTHONPATH": str(ROOT), "JUPYTER_CONFIG_PATH": ""}
 
 
 @contextlib.contextmanager
@@ -98,8 +91,17 @@ def running(folder: Path) -> Iterator[Lab]:
             wait_until_up(server, lab, folder / "server.log")
             yield lab
         finally:
-            server.terminate()
-            server.wait(PATIENCE)
+            end(server)
+
+
+def end(server: subprocess.Popen) -> None:
+    """It takes its kernels with it; a kernel whose server was killed ends by itself."""
+    server.terminate()
+    try:
+        server.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
 
 
 def wait_until_up(server: subprocess.Popen, lab: Lab, log: Path) -> None:

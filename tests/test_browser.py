@@ -11,7 +11,7 @@ from tests.site_page import Phone
 from tests.test_notebooks import book, code, shown
 from tools import notebooks, site
 
-LESSONS = notebooks.default_files()
+LESSONS = sorted((notebooks.ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.fixture(scope="module")
@@ -191,5 +191,5 @@ def test_a_skip_says_what_to_install(nothing_here, monkeypatch: pytest.MonkeyPat
 
 def test_where_a_browser_is_required_its_absence_fails(nothing_here, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(browser.REQUIRED, "required")
-    with pytest.raises(pytest.fail.Exception, match="RECEIPTLAB_BROWSER=required, but none of chromium"):
+    with pytest.raises(pytest.fail.Exception, match="RECEIPTLAB_BROWSER=required, but none of google-chrome"):
         browser.skip_or_fail()
