@@ -5,7 +5,7 @@ PYTHON ?=
 CANDIDATES = python3 python3.14 python3.13 python3.12 python3.11 python
 IN_VENV = .venv/bin/python
 
-.PHONY: help setup lab test run bench hazards html notebooks lint format clean
+.PHONY: help setup lab test run bench hazards html workshop notebooks lint format clean
 
 help:
 	@echo "make lab        open the lessons in JupyterLab"
@@ -13,7 +13,8 @@ help:
 	@echo "make run        run every scenario and print what came out"
 	@echo "make bench      measure"
 	@echo "make hazards    every order, power cut, disk fault and kill, at full size (about ten minutes)"
-	@echo "make html       the lessons as pages in build/site"
+	@echo "make html       the lessons as pages in build/site, with indexes and a handout"
+	@echo "make workshop   the lessons without their answers in build/workshop"
 	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make lint       look for mistakes in style"
 	@echo "make format     repair the style"
@@ -46,10 +47,14 @@ hazards: setup
 	@$(IN_VENV) -m tools.hazards
 
 html: setup
-	@$(IN_VENV) tools/site.py
+	@$(IN_VENV) -m tools.site
+
+workshop: setup
+	@$(IN_VENV) tools/workshop.py
 
 notebooks: setup
 	@$(IN_VENV) tools/notebooks.py execute
+	@$(IN_VENV) tools/exercises.py
 
 lint: setup
 	@$(IN_VENV) -m ruff check

@@ -14,7 +14,8 @@ from receiptlab.contracts.shape import Contract
 from receiptlab.hazards.faults import fault
 from receiptlab.hazards.tampering import TAMPERING
 from receiptlab.outcomes import Outcome, attempt, mismatches
-from receiptlab.record import Lease, Recorder, Run
+from receiptlab.record import Change, Lease, Recorder, Run
+from receiptlab.rows import Rows
 from receiptlab.store import Store
 
 
@@ -66,6 +67,7 @@ class _Stage:
         self.copy = Path(self.folder.name) / "copy.db"
         self.path.write_bytes(_blank(self.contract))
         self.observer = self.contract(Store.open(self.path))
+        self.rows = Rows()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -77,6 +79,10 @@ class _Stage:
         if name not in self.actors:
             self.actors[name] = self.contract(Store.open(self.path), self.guards)
         return self.actors[name]
+
+    def changes(self) -> tuple[Change, ...]:
+        """The rows that changed since the last time that this was asked."""
+        return self.rows.changes({"": self.observer.store.db})
 
     def reopen(self) -> None:
         """End every connection; each actor's next call opens the file anew."""
@@ -125,6 +131,7 @@ def _step(record: Recorder, stage: _Stage, call: Call) -> None:
         answer=outcome.facts(),
         counts=counts,
         leases=tuple(Lease(*lease) for lease in stage.observer.leases()),
+        changes=stage.changes(),
         expect=call.expect,
         wrong=mismatches(call.expect, call.fault, outcome, counts),
     )

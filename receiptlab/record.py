@@ -16,6 +16,21 @@ class Lease:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A row of `table` that a step added, changed or removed; `key` tells which, in words.
+
+    `row` has the columns as they are now and `was` as they were; of a changed row only those that
+    changed. `what` is "more" where a step changed more rows than are kept; `key` says how many.
+    """
+
+    table: str
+    what: str
+    key: str
+    row: dict = field(default_factory=dict)
+    was: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Step:
     """One event of a run.
 
@@ -23,6 +38,7 @@ class Step:
     them, in the order of `Run.count_names`. `fault` names what was done to the call on purpose.
     `expect` is what the case says should come out; `wrong` lists where that did not hold.
     `harm` names what a counterexample shows here, in a word: duplicated, lost, overwritten, disclosed.
+    `changes` are the rows that changed since the step before, or None where nobody looked.
     """
 
     number: int
@@ -39,6 +55,7 @@ class Step:
     answer: dict = field(default_factory=dict)
     counts: tuple[int, ...] = ()
     leases: tuple[Lease, ...] = ()
+    changes: tuple[Change, ...] | None = None
     expect: dict | None = None
     wrong: tuple[str, ...] = ()
 

@@ -11,8 +11,9 @@ import pytest
 from tests.conftest import all_runs
 
 ROOT = Path(__file__).parent.parent
-COLUMNS = ["id", "contract", "kind", "clause", "cases", "test", "notebook", "status"]
+COLUMNS = ["id", "contract", "kind", "clause", "short", "cases", "test", "notebook", "status"]
 NUMBERS = {"F": 6, "O": 17, "R": 16, "I": 14, "W": 13, "C": 9, "S": 9, "H": 8}
+SHORT = 70  # characters; two lines in a column of the handout
 FINISHED = {"F", "O", "R", "I", "W", "C", "S", "H"}
 
 with (ROOT / "data/contract.csv").open(encoding="utf-8", newline="") as file:
@@ -34,6 +35,26 @@ def test_the_columns_and_every_id_in_order():
     assert {row["kind"] for row in ROWS} == {"holds", "breaks", "limit"}
     assert {row["status"] for row in ROWS} <= {"done", "planned"}
     assert all(row["clause"].endswith(".") and row["contract"] for row in ROWS)
+
+
+def test_every_clause_has_short_words_of_its_own():
+    short = [row["short"] for row in ROWS]
+    assert [text for text in short if not 0 < len(text) <= SHORT] == []
+    assert [text for text in short if text != text.strip() or text.endswith(".")] == []
+    assert len({text.casefold() for text in short}) == len(ROWS)
+    assert f"at most {SHORT} characters" in (ROOT / "data/README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+def test_short_words_promise_no_more_than_the_clause(row):
+    """A reason code, another clause, or a number stands in the clause as well."""
+    for part in re.findall(r"\([a-z-]+\)|[A-Z]-\d+|\d+", row["short"]):
+        assert part in row["clause"] or part.strip("()") in reasons(row["clause"]), part
+
+
+def reasons(clause):
+    """The codes that stand in brackets, one or more."""
+    return {code for inside in re.findall(r"\(([a-z, -]+)\)", clause) for code in inside.split(", ")}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from receiptlab.cases import contract_map
+from receiptlab.cli import main
 from receiptlab.contracts.registry import CONTRACTS
+from tools import picture
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,17 +27,24 @@ def test_links_lead_somewhere():
         assert link.startswith("https://") or (ROOT / link).exists(), link
 
 
+def minutes(path):
+    """The minutes in the head of a notebook."""
+    return re.search(r"\*\*Minutes:\*\* (\d+)\. ", path.read_text(encoding="utf-8"))[1]
+
+
 def test_every_lesson_has_its_row_with_its_clauses_and_minutes():
-    told = {re.match(r"\[(\w+)\]", row[0])[1]: row for row in rows("Lessons")}
+    told = {re.match(r"\[(\w+)\]", row[0])[1]: row for row in rows("If you study")}
     assert list(told) == [path.stem for path in LESSONS]
     for path in LESSONS:
         head = path.read_text(encoding="utf-8")
-        _, _, clauses, minutes = told[path.stem]
-        assert f"**Clauses:** {clauses}. **Minutes:** {minutes}. " in head, path.name
+        _, _, clauses, lesson, exercises = told[path.stem]
+        assert f"**Clauses:** {clauses}. **Minutes:** {lesson}. " in head, path.name
+        spent = minutes(ROOT / "notebooks/solutions" / path.name)
+        assert exercises == f"[{spent}](notebooks/exercises/{path.name})"
 
 
 def test_every_contract_has_its_row():
-    told = {row[0]: row for row in rows("Contracts")}
+    told = {row[0]: row for row in rows("If you bring the cases to your own service")}
     assert set(told) == set(CONTRACTS)
     for name, row in told.items():
         assert (ROOT / row[1].strip("`")).is_file()
@@ -46,9 +55,33 @@ def test_every_contract_has_its_row():
 
 def test_every_make_target_that_is_named_exists():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"\bmake (\w+)", README.split("You need Python 3.11")[1].split("## Lessons")[0]):
-        if target not in ("on", "and"):
+    for target in re.findall(r"\bmake (\w+)", README):
+        if target not in ("on", "and", "the"):
             assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_every_command_that_is_named_can_be_called():
+    for words in set(re.findall(r"-m receiptlab ([a-z]+)", README)):
+        with pytest.raises(SystemExit) as ended:
+            main([words, "--help"])
+        assert ended.value.code == 0, words
+    for path in re.findall(r"python (tools[/\\]\w+\.py)", README):
+        assert (ROOT / path.replace("\\", "/")).is_file(), path
+
+
+def test_every_link_inside_of_the_page_leads_to_a_section():
+    heads = [
+        re.sub(r"[^\w -]", "", head).lower().replace(" ", "-")
+        for head in re.findall(r"(?m)^##+ (.+)$", README)
+    ]
+    for target in re.findall(r"\]\(#([\w-]+)\)", README):
+        assert target in heads, target
+
+
+def test_the_picture_is_as_its_runs_make_it():
+    assert picture.PICTURE.read_text(encoding="utf-8") == picture.drawn()
+    alt, path = re.search(r"!\[([^\]]+)\]\(([^)]+)\)", README).groups()
+    assert ROOT / path == picture.PICTURE and len(alt) > 60
 
 
 def test_every_module_is_in_the_house():
@@ -67,20 +100,6 @@ def test_the_ci_script_calls_the_test_command_of_the_readme():
     commands = [line for line in script.splitlines() if line.strip() and not line.startswith("#")]
     assert commands[-1].split()[-2:] == ["make", "test"]
     assert "make test " in README
-
-
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_a_lesson_has_its_head_and_its_tail(path):
-    text = path.read_text(encoding="utf-8")
-    for part in (
-        "**You will see**",
-        "**You need:**",
-        "**Predict before you run:**",
-        "**What this lesson does not prove.**",
-    ):
-        assert part in text, part
-    assert "**Where to look in the code.**" in text
-    assert "**Try it yourself.**" in text
 
 
 def test_planned_contracts_are_the_ones_that_are_planned():

@@ -1,107 +1,351 @@
-"""The pages stand alone: links lead to pages that are there, and nothing is loaded from elsewhere."""
+"""The pages stand alone: links lead to pages and places that are there, and nothing is loaded from elsewhere."""
 
+import base64
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
-from tools import notebooks, site
+from tools import clauses, notebooks, site
 
 CONTRACT = """\
-id,contract,kind,clause,cases,test,notebook,status
-O-1,owner,holds,"failure before `commit`, a < b",,,01_owner,done
-O-2,owner,holds,no page yet,,,01_owner 09_later,done
+id,contract,kind,clause,short,cases,test,notebook,status
+O-1,owner,holds,"failure before `commit`, a < b",failure,,,01_owner,done
+O-2,owner,breaks,"no page yet, see O-1",no page,,,01_owner 09_later,done
+O-3,owner,holds,end of a span,end,,,01_owner,done
+O-4,owner,limit,named by a text alone,text alone,,,01_owner,done
 """
 TEXTS = {
-    "00_start": "# Start & go\n\nFirst words. See [the owner](01_owner.ipynb#rows).\n\nMore.",
-    "01_owner": "# The `owner`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n"
-    "Its words. [Code](../receiptlab/store.py), [web](https://example.org/x.ipynb), $x$.",
+    "00_start": "# Start & go\n\nFirst words. See [the owner](01_owner.ipynb#Rows-(O-1)).\n\nMore.",
+    "01_owner": "# The owner\n\nIts words.\n\n"
+    "**Clauses:** O-1 to O-4. **Minutes:** 20. **You need:** [0](00_start.ipynb). "
+    "[Its exercises](exercises/01_owner.ipynb), [notes](FACILITATOR.md).\n\n"
+    "## Rows (O-1)\n\nNot O-9, nor UTF-8, nor `O-1`, nor O-1-a-case.\n\n## More (O-1 to O-3)\n\n"
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n"
+    "**What this does not prove.** That O-4 is so.\n\n**Predict:** nothing.\n\n"
+    "[Code](../receiptlab/store.py), [web](https://example.org/x.ipynb), $x$.",
+    "exercises/01_owner": "# Think about it\n\n[Lesson](../01_owner.ipynb), [code](../../receiptlab/store.py), "
+    "[solution](../solutions/01_owner.ipynb), [clause](../01_owner.ipynb#More-(O-1-to-O-3)).",
+    "solutions/01_owner": "# One solution\n\n[Exercises](../exercises/01_owner.ipynb)",
 }
+GUIDE = (
+    "# For who leads\n\nSee [the lesson](01_owner.ipynb), [the solution](solutions/01_owner.ipynb), O-1.\n"
+)
+BOXES = {"wide", "output_subarea"}
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="400pt" height="10pt"/>'
 
 
 class Page(HTMLParser):
-    """What a page links to and what it loads."""
+    """What a page links to, what it loads, which places it has, and what stands in no box that scrolls."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.links: list[str] = []
         self.loaded: list[str] = []
         self.tags: set[str] = set()
+        self.ids: list[str] = []
+        self.boxes: list[str] = []
+        self.unboxed: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         values = {name: value or "" for name, value in attrs}
+        self.ids += [values["id"]] if "id" in values else []
+        if tag == "div":
+            self.boxes.append(values.get("class", ""))
+        if tag in ("table", "img") and not BOXES & set(" ".join(self.boxes).split()):
+            self.unboxed.append(tag)
         if tag == "a":
             self.links.append(values.get("href", ""))
         else:
             self.loaded += [values[name] for name in ("src", "href") if name in values]
 
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "div":
+            self.boxes.pop()
+
 
 def lesson(text: str) -> dict:
     markdown = {"cell_type": "markdown", "id": "head", "metadata": {}, "source": text}
-    data = {"image/svg+xml": '<svg xmlns="http://www.w3.org/2000/svg"/>', "text/html": "<b>table</b>"}
-    output = {"output_type": "display_data", "metadata": {}, "data": data}
+    coded = base64.b64encode(SVG.encode()).decode()
+    table = f'<b>table</b><img style="max-width:100%" alt="" src="data:image/svg+xml;base64,{coded}">'
+    both = {"image/svg+xml": SVG, "text/html": table}
+    picture = {"image/svg+xml": SVG, "text/plain": "a timeline of <two>"}
+    outputs = [{"output_type": "display_data", "metadata": {}, "data": data} for data in (both, picture)]
     code = {"cell_type": "code", "id": "one", "execution_count": 1, "metadata": {}, "source": "import os"}
-    return {"cells": [markdown, code | {"outputs": [output]}]}
+    return {"cells": [markdown, code | {"outputs": outputs}]}
+
+
+def made(folder: Path, texts: dict[str, str], guide: str = "") -> Path:
+    """A site made of these texts."""
+    (folder / "contract.csv").write_text(CONTRACT, encoding="utf-8")
+    for stem, text in texts.items():
+        (folder / stem).parent.mkdir(exist_ok=True)
+        notebooks.write(folder / f"{stem}.ipynb", lesson(text))
+    if guide:
+        (folder / "FACILITATOR.md").write_text(guide, encoding="utf-8")
+    site.build(folder, folder / "out", folder / "contract.csv")
+    return folder / "out"
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    (folder / "contract.csv").write_text(CONTRACT, encoding="utf-8")
-    for stem, text in TEXTS.items():
-        notebooks.write(folder / f"{stem}.ipynb", lesson(text))
     (folder / "out").mkdir()
     (folder / "out" / "renamed_lesson.html").write_text("old")
-    site.build(folder, folder / "out", folder / "contract.csv")
-    return folder / "out"
+    return made(folder, TEXTS, GUIDE)
 
 
-def test_there_is_a_page_a_lesson_and_no_old_one(built: Path):
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("real") / "out"
+    site.build(site.ROOT / "notebooks", folder, site.ROOT / "data" / "contract.csv")
+    return folder
+
+
+@pytest.fixture(params=["built", "real"])
+def any_site(request: pytest.FixtureRequest) -> Path:
+    return request.getfixturevalue(request.param)
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def between(text: str, start: str, end: str) -> str:
+    return text.split(start, 1)[1].split(end, 1)[0]
+
+
+# Which pages there are
+
+
+def test_there_is_a_page_for_each_file_and_no_old_one(built: Path):
     assert sorted(path.name for path in built.iterdir()) == [
         "00_start.html",
+        "01_owner-exercises.html",
+        "01_owner-solution.html",
         "01_owner.html",
+        "clauses.html",
+        "facilitator.html",
+        "handout.html",
         "index.html",
         "style.css",
     ]
 
 
-def test_the_index_has_titles_first_paragraphs_and_clauses(built: Path):
-    text = (built / "index.html").read_text(encoding="utf-8")
-    assert '<a href="00_start.html">Start &amp; go</a><br>First words. See the owner.</p>' in text
-    assert '<a href="01_owner.html">The <code>owner</code></a><br>Its words.' in text
-    assert "<td>failure before <code>commit</code>, a &lt; b</td>" in text
-    assert '<td><a href="01_owner.html">01_owner</a>, 09_later</td>' in text
+def test_exercises_solutions_and_notes_may_be_missing(tmp_path: Path):
+    lessons = {stem: text for stem, text in TEXTS.items() if "/" not in stem}
+    out = made(tmp_path, lessons)
+    assert not [path.name for path in out.iterdir() if "-" in path.name or "facilitator" in path.name]
+    page = text_of(out / "01_owner.html")
+    assert 'title="in the project: notebooks/exercises/01_owner.ipynb">Its exercises</span>' in page
+    assert "Exercises" not in page + text_of(out / "index.html")
+    assert "facilitator" not in page.lower().replace("notebooks/facilitator.md", "")
 
 
-def test_every_link_leads_to_a_page_that_is_there(built: Path):
-    for path in built.glob("*.html"):
-        for target in Page(path).links:
-            file = target.partition("#")[0]
-            assert target.startswith("https://") or not file or (built / file).exists(), (path.name, target)
-    assert "01_owner.html#rows" in Page(built / "00_start.html").links
-    assert "https://example.org/x.ipynb" in Page(built / "01_owner.html").links
-
-
-def test_nothing_is_loaded_from_elsewhere(built: Path):
-    for path in built.glob("*.html"):
-        page = Page(path)
-        assert "script" not in page.tags
-        assert [item for item in page.loaded if not item.startswith("data:")] == ["style.css"]
-    assert not re.search(r"@import|url\(", (built / "style.css").read_text(encoding="utf-8"))
-
-
-def test_pages_fit_a_phone_and_lead_on(built: Path):
-    text = (built / "00_start.html").read_text(encoding="utf-8")
-    assert '<meta name="viewport" content="width=device-width' in text
-    assert "<title>Start &amp; go</title>" in text
-    assert text.count('<a href="01_owner.html">The <code>owner</code> →</a>') == 2
-    assert text.count('<a href="index.html">') == 2
+def test_a_solution_may_be_missing_beside_its_exercises(tmp_path: Path):
+    out = made(tmp_path, {stem: text for stem, text in TEXTS.items() if not stem.startswith("solutions/")})
+    assert "01_owner-solution.html" not in Page(out / "01_owner.html").links
+    assert "01_owner-exercises.html" in Page(out / "01_owner.html").links
 
 
 def test_a_site_without_a_list_of_clauses_can_be_built(tmp_path: Path):
-    assert [page.name for page in site.build(tmp_path, tmp_path / "out", tmp_path / "none.csv")] == [
-        "index.html"
+    pages = site.build(tmp_path, tmp_path / "out", tmp_path / "none.csv")
+    assert [page.name for page in pages] == ["index.html"]
+    assert Page(pages[0]).links == ["index.html"]
+
+
+def test_every_lesson_of_the_project_has_its_page(real: Path):
+    for path in (site.ROOT / "notebooks").glob("*.ipynb"):
+        assert (real / f"{path.stem}.html").exists()
+
+
+# The index by lesson
+
+
+def test_the_index_has_number_title_first_paragraph_minutes_and_clauses(built: Path):
+    text = text_of(built / "index.html")
+    assert '00 <a href="00_start.html">Start &amp; go</a></h3>\n<p>First words. See the owner.</p>' in text
+    entry = between(text, '01 <a href="01_owner.html">The owner</a>', "</li>")
+    assert "<p>Its words.</p>" in entry and "20 minutes" in entry
+    assert '<a class="clause" href="clauses.html#O-1">O-1</a> to <a' in entry
+    assert '<a href="01_owner-exercises.html">Exercises</a>' in entry
+    assert '<a href="01_owner-solution.html">Solution</a>' in entry
+
+
+def test_the_index_of_the_project_has_all_facts_of_each_lesson(real: Path):
+    entries = between(text_of(real / "index.html"), '<ol class="lessons">', "</ol>").split("<li>")[1:]
+    assert len(entries) == len(list((site.ROOT / "notebooks").glob("*.ipynb")))
+    for entry in entries:
+        assert re.search(r'<h3>\d\d <a href="\w+\.html">[^<]+</a></h3>', entry), entry
+        assert "<p><strong>You will see</strong> " in entry and re.search(r"\d+ minutes · <a", entry), entry
+
+
+# The index by clause
+
+
+def test_the_index_by_clause_has_every_clause_once_with_kind_and_sentence(real: Path):
+    text = text_of(real / "clauses.html")
+    rows = clauses.read(site.ROOT / "data" / "contract.csv")
+    assert re.findall(r'<section class="clause" id="([^"]+)">', text) == [row["id"] for row in rows]
+    for row in rows:
+        section = between(text, f'<section class="clause" id="{row["id"]}">', "</section>")
+        assert f'<b class="kind {row["kind"]}">{row["kind"]}</b>' in section
+        sentence = re.sub("<[^>]*>", "", between(section, "<p>", "</p>"))
+        assert sentence == row["clause"]
+        for stem in row["notebook"].split():
+            assert f'<a href="{stem}.html">' in section
+
+
+def test_a_clause_leads_to_the_sections_whose_headings_name_it(built: Path):
+    text = text_of(built / "clauses.html")
+    first, second, fourth = (between(text, f'id="O-{n}"', "</section>") for n in (1, 2, 4))
+    assert "<p>failure before <code>commit</code>, a &lt; b</p>" in first
+    assert re.findall('href="(01[^"]+)"', first) == [
+        "01_owner.html",
+        "01_owner.html#Rows-(O-1)",
+        "01_owner.html#More-(O-1-to-O-3)",
     ]
+    assert re.findall('href="(01[^"]+)"', second) == ["01_owner.html", "01_owner.html#More-(O-1-to-O-3)"]
+    assert "<li>09_later</li>" in second
+    # No heading names it, so it is where the text does.
+    assert re.findall('href="(01[^"]+)"', fourth) == [
+        "01_owner.html",
+        "01_owner.html#What-this-does-not-prove",
+    ]
+
+
+def test_every_heading_of_a_lesson_that_names_a_clause_is_led_to(real: Path):
+    links = set(Page(real / "clauses.html").links)
+    for path in real.glob("[0-9]*.html"):
+        for anchor, heading in re.findall(r'<h[23] id="([^"]+)">(.*?)</h[23]>', text_of(path)):
+            if "-" not in path.name and clauses.named(re.sub("<[^>]*>", "", heading)):
+                assert f"{path.name}#{anchor}" in links
+
+
+def test_clauses_in_the_text_lead_to_the_index_by_clause(built: Path):
+    text = text_of(built / "01_owner.html")
+    link = '<a class="clause" href="clauses.html#{0}">{0}</a>'.format
+    assert f"<strong>Clauses:</strong> {link('O-1')} to {link('O-4')}. " in text
+    assert "<p>Not O-9, nor UTF-8, nor <code>O-1</code>, nor O-1-a-case.</p>" in text
+    assert f'<h2 id="Rows-(O-1)">Rows ({link("O-1")})<a class="anchor-link"' in text
+
+
+# Exercises
+
+
+def test_exercises_show_what_is_asked_about_and_no_answer(tmp_path: Path):
+    gap = "def mine():\n    # your turn\n    {}\n    # until here"
+    cells = {"ask": "print('story')", "gap": gap, "use": "mine()", "more": "x = mine()", "late": "print(x)"}
+    for folder, answer in (("exercises", "..."), ("solutions", "return 1")):
+        book = {"cells": []}
+        for number, (name, source) in enumerate(cells.items(), 1):
+            told = {"output_type": "stream", "name": "stdout", "text": f"output of {name}\n"}
+            cell = {"cell_type": "code", "id": name, "execution_count": number, "metadata": {}}
+            outputs = [told] if folder == "solutions" else []
+            book["cells"].append(cell | {"source": source.format(answer), "outputs": outputs})
+        (tmp_path / folder).mkdir()
+        notebooks.write(tmp_path / folder / "01_owner.ipynb", book)
+    out = made(tmp_path, {"01_owner": "# The owner"})
+    seen = {
+        page: re.findall(r"output of (\w+)", text_of(out / f"01_owner-{page}.html"))
+        for page in ("exercises", "solution")
+    }
+    assert seen == {"exercises": ["ask"], "solution": list(cells)}
+
+
+# Links and files
+
+
+def test_every_link_leads_to_a_page_and_a_place_that_is_there(any_site: Path):
+    pages = {path.name: Page(path) for path in any_site.glob("*.html")}
+    for name, page in pages.items():
+        for target in page.links:
+            if target.startswith("https://"):
+                continue
+            file, _, place = target.partition("#")
+            assert (file or name) in pages, (name, target)
+            assert not place or unquote(place) in pages[file or name].ids, (name, target)
+
+
+def test_no_id_stands_twice_on_a_page(any_site: Path):
+    for path in any_site.glob("*.html"):
+        ids = Page(path).ids
+        assert sorted(set(ids)) == sorted(ids), path.name
+
+
+def test_links_between_notebooks_lead_to_their_pages(built: Path):
+    links = {path.name: Page(path).links for path in built.glob("*.html")}
+    assert "01_owner.html#Rows-(O-1)" in links["00_start.html"]
+    assert {"01_owner-exercises.html", "01_owner-solution.html", "facilitator.html"} <= set(
+        links["01_owner.html"]
+    )
+    assert "https://example.org/x.ipynb" in links["01_owner.html"]
+    exercises = links["01_owner-exercises.html"]
+    assert {"01_owner.html", "01_owner-solution.html", "01_owner.html#More-(O-1-to-O-3)"} <= set(exercises)
+    assert {"01_owner.html", "01_owner-exercises.html"} <= set(links["01_owner-solution.html"])
+    assert {"01_owner.html", "01_owner-solution.html", "clauses.html#O-1"} <= set(links["facilitator.html"])
+
+
+def test_lesson_exercises_and_solution_lead_to_each_other_and_not_to_themselves(built: Path):
+    ways = {
+        "01_owner.html": "Lesson",
+        "01_owner-exercises.html": "Exercises",
+        "01_owner-solution.html": "Solution",
+    }
+    for name in ways:
+        links = [f'<a href="{page}">{words}</a>' for page, words in ways.items() if page != name]
+        assert text_of(built / name).count(f"<span>{' · '.join(links)}</span>") == 2, name
+
+
+def test_a_file_without_a_page_is_named(built: Path):
+    named = '<span class="elsewhere" title="in the project: receiptlab/store.py">'
+    assert f"{named}Code</span>" in text_of(built / "01_owner.html")
+    assert f"{named}code</span>" in text_of(built / "01_owner-exercises.html")
+
+
+def test_nothing_is_loaded_from_elsewhere(any_site: Path):
+    for path in any_site.glob("*.html"):
+        page = Page(path)
+        assert "script" not in page.tags
+        wanted = [] if path.name == "handout.html" else ["style.css"]
+        assert [item for item in page.loaded if not item.startswith("data:")] == wanted
+        assert not re.search(r"@import|url\(\s*['\"]?(?!#)", text_of(path)), path.name
+    assert not re.search(r"@import|url\(", text_of(any_site / "style.css"))
+
+
+# What a reader sees
+
+
+def test_pages_fit_a_phone_and_lead_on(built: Path):
+    text = text_of(built / "00_start.html")
+    assert '<meta name="viewport" content="width=device-width' in text
+    assert "<title>00 Start &amp; go</title>" in text
+    assert text.count('<a href="01_owner.html">01 The owner →</a>') == 2
+    assert text_of(built / "01_owner.html").count('<a href="00_start.html">← 00 Start &amp; go</a>') == 2
+    for path in built.glob("*.html"):
+        if path.name != "handout.html":
+            assert {"index.html", "clauses.html", "handout.html", "facilitator.html"} <= set(Page(path).links)
+
+
+def test_what_is_wide_has_a_box_to_scroll_in(any_site: Path):
+    for path in any_site.glob("*.html"):
+        assert Page(path).unboxed == [], path.name
+    assert re.search(r"\.output_subarea, \.wide \{ overflow-x: auto;", text_of(any_site / "style.css"))
+
+
+def test_a_picture_has_words_and_a_legible_size_and_a_table_comes_before_it(built: Path):
+    text = text_of(built / "00_start.html")
+    assert "<b>table</b>" in text
+    within, picture = re.findall("<img [^>]*>", text)
+    assert 'style="max-width:100%; min-width: 300pt"' in within
+    assert 'alt="a timeline of &lt;two&gt;"' in picture
+    assert 'style="min-width: 300pt"' in picture
+
+
+def test_every_picture_of_the_project_has_words(real: Path):
+    for path in real.glob("*.html"):
+        assert "No description has been provided" not in text_of(path), path.name

@@ -18,6 +18,7 @@ CODE_CELLS = 30
 CODE_LINES = 10
 CELL_TIMEOUT = 60
 COMPARED = {"text/plain", "text/html", "image/svg+xml"}  # what nbval looks at, of what the lessons show
+WIDGET = "application/vnd.jupyter.widget-view+json"
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -83,13 +84,21 @@ def _normal_cell(cell: dict) -> dict:
 def _merged(outputs: list[dict]) -> list[dict]:
     """How often a stream was flushed is chance: adjacent pieces of one stream become one."""
     merged: list[dict] = []
-    for output in outputs:
+    for output in map(_without_widget, outputs):
         last = merged[-1] if merged else {}
         if output["output_type"] == "stream" == last.get("output_type") and output["name"] == last["name"]:
             merged[-1] = last | {"text": joined(last["text"]) + joined(output["text"])}
         else:
             merged.append(output)
     return merged
+
+
+def _without_widget(output: dict) -> dict:
+    """A widget lives as long as its kernel; what stands beside it for readers without one stays."""
+    data = output.get("data", {})
+    if WIDGET not in data or len(data.keys() - {WIDGET, "text/plain"}) == 0:
+        return output
+    return output | {"data": {mime: value for mime, value in data.items() if mime != WIDGET}}
 
 
 def _name_cells(cells: list[dict]) -> None:

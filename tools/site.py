@@ -1,164 +1,109 @@
-"""The lessons as pages that need no network and no server: python tools/site.py
+"""The lessons as pages that need no network and no server: python -m tools.site
 
-Writes build/site/index.html and a page a lesson. Nothing on them is loaded from elsewhere.
+Writes to build/site: an index by lesson, an index by clause, a page for each lesson and, where they
+are there, for its exercises, its solution and the notes for a facilitator; and the handout.
+Nothing on them is loaded from elsewhere.
 """
 
-import csv
 import html
-import re
 import sys
 from pathlib import Path
-from string import Template
 
-from nbconvert import HTMLExporter
+from markupsafe import Markup
 from nbconvert.filters.markdown import markdown2html
 from pygments.formatters import HtmlFormatter
 
+from tools import clauses, handout, pages
+from tools.pages import Page, Targets
+from tools.templates import FOLDER, rendered
+
 ROOT = Path(__file__).resolve().parent.parent
-LOCAL_LINK = re.compile(r'<a href="(?![a-z]+:|#)([^"#]*)(#[^"]*)?"([^>]*)>(.*?)</a>', re.DOTALL)
-
-PAGE = Template("""\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<link rel="stylesheet" href="style.css">
-</head>
-<body>
-<nav>$nav</nav>
-<main>
-$body
-</main>
-<nav>$nav</nav>
-</body>
-</html>
-""")
-
-STYLE = """\
-:root { color-scheme: light; }
-body { margin: 0 auto; max-width: 56rem; padding: 0 1rem 3rem; color: #222; background: #fff;
-  font: 1.05rem/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
-h1, h2, h3 { line-height: 1.25; margin: 1.6em 0 .5em; }
-a { color: #0062a3; }
-nav { display: flex; gap: 1rem; justify-content: space-between; padding: .8rem 0; font-size: .95rem; }
-pre, code { font: .9rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
-pre { margin: 0; padding: .6rem .8rem; overflow-x: auto; white-space: pre; }
-:not(pre) > code { background: #f2f2ef; padding: .1em .3em; border-radius: 3px; }
-.input_area { background: #f7f7f4; border-left: 3px solid #0072b2; margin-top: 1rem; }
-.output_wrapper { border-left: 3px solid #d8d8d4; margin-bottom: 1rem; padding-left: .2rem; }
-.prompt, .anchor-link { display: none; }
-table { display: block; overflow-x: auto; max-width: 100%; border-collapse: collapse; margin: .6rem 0;
-  font-size: .95rem; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top; }
-img, svg { max-width: 100%; height: auto; }
-blockquote { margin: 1rem 0; padding: .1rem 1rem; border-left: 3px solid #e69f00; background: #fdf8ee; }
-.elsewhere { border-bottom: 1px dotted #888; }
-"""
+INDEX = "index.html"
+FACILITATOR = "facilitator.html"
+Links = list[tuple[str, str]]
+"""Page and words of each."""
 
 
-class Lesson:
-    """A notebook as a page: its title, its first paragraph and its body."""
+class Site:
+    """All pages, made from the folder of the notebooks and the list of clauses."""
 
-    def __init__(self, path: Path) -> None:
-        self.page = path.stem + ".html"
-        self.body, _ = HTMLExporter(template_name="basic").from_filename(str(path))
-        self.title, self.about = head_of(self.body)
-        self.title = self.title or path.stem
+    def __init__(self, notebooks: Path, contract: Path) -> None:
+        self.rows = clauses.read(contract)
+        known = frozenset(row["id"] for row in self.rows)
+        self.targets = Targets(pages.find(notebooks), known)
+        self.pages = {source: Page(notebooks, source, self.targets) for source in self.targets.pages}
+        self.lessons = [page for source, page in self.pages.items() if pages.is_lesson(source)]
 
+    def texts(self) -> dict[str, str]:
+        """The HTML of each page by its name, the index first."""
+        texts = {INDEX: self.framed("receiptlab", "index.html", site=self)}
+        if self.rows:
+            texts[clauses.PAGE] = self.framed("Clauses", "clauses.html", site=self)
+            texts[handout.NAME] = handout.handout(self.rows, in_site=True)
+        for page in self.pages.values():
+            title = f"{page.number} {page.title}" if page in self.lessons else page.title
+            texts[page.name] = self.framed(title, "lesson.html", body=Markup(page.body), **self.ways(page))
+        return texts
 
-def head_of(body: str) -> tuple[str, str]:
-    """The text of the first heading and the first paragraph, without links."""
-    found = []
-    for tag in ("h1", "p"):
-        match = re.search(rf"<{tag}\b[^>]*>(.*?)</{tag}>", body, re.DOTALL)
-        inner = match[1] if match else ""
-        inner = re.sub(r'<a class="anchor-link".*?</a>', "", inner)
-        found.append(re.sub(r"</?a\b[^>]*>", "", inner).strip())
-    return found[0], found[1]
+    def framed(self, title: str, template: str, **values: object) -> str:
+        values = {"before": None, "after": None, "beside": [], **values}
+        return rendered(template, title=title, everywhere=self.everywhere(), **values)
 
+    def everywhere(self) -> Links:
+        """The links that every page has."""
+        links = [(INDEX, "Lessons")]
+        if self.rows:
+            links += [(clauses.PAGE, "Clauses"), (handout.NAME, "Handout")]
+        if FACILITATOR in self.targets.pages.values():
+            links += [(FACILITATOR, "For facilitators")]
+        return links
 
-def without_tags(text: str) -> str:
-    return re.sub(r"<[^>]*>", "", text)
+    def ways(self, page: Page) -> dict[str, object]:
+        """Where one goes from a page: before and after it, and what belongs to the same lesson."""
+        before, after = None, None
+        if page in self.lessons:
+            place = self.lessons.index(page)
+            before = self.lessons[place - 1] if place else None
+            after = self.lessons[place + 1] if place + 1 < len(self.lessons) else None
+        return {"before": before, "after": after, "beside": self.beside(page)}
 
+    def beside(self, page: Page) -> Links:
+        """The lesson, the exercises and the solution of one stem, without the page itself."""
+        words = {"": "Lesson", "exercises/": "Exercises", "solutions/": "Solution"}
+        same = [(self.pages.get(f"{folder}{page.stem}.ipynb"), word) for folder, word in words.items()]
+        return [(other.name, word) for other, word in same if other and other is not page]
 
-def localised(body: str, pages: set[str]) -> str:
-    """Links between lessons lead to pages. A link to another file of the project becomes its name."""
+    # For the templates
 
-    def replace(match: re.Match) -> str:
-        target, anchor, rest, text = match[1], match[2] or "", match[3], match[4]
-        page = target.removesuffix(".ipynb") + ".html"
-        if target.endswith(".ipynb") and page in pages:
-            return f'<a href="{page}{anchor}"{rest}>{text}</a>'
-        where = target.lstrip("./")
-        return f'<span class="elsewhere" title="in the project: {where}">{text}</span>'
+    def families(self) -> list[tuple[str, str, list[dict[str, str]]]]:
+        return clauses.by_family(self.rows)
 
-    return LOCAL_LINK.sub(replace, body)
+    def sentence(self, row: dict[str, str]) -> Markup:
+        """The clause as HTML, its Markdown kept, without the paragraph around it."""
+        text = pages.mended(markdown2html(html.escape(row["clause"], quote=False)), "", self.targets)
+        return Markup(text.p.decode_contents())
 
-
-def link(page: str, words: str) -> str:
-    return f'<a href="{page}">{words}</a>'
-
-
-def navigation(lessons: list[Lesson], place: int) -> str:
-    """Previous, the index, next; an empty span keeps the index in the middle."""
-    before = link(lessons[place - 1].page, "← " + lessons[place - 1].title) if place else "<span></span>"
-    is_last = place + 1 == len(lessons)
-    after = "<span></span>" if is_last else link(lessons[place + 1].page, lessons[place + 1].title + " →")
-    return before + link("index.html", "All lessons") + after
-
-
-def clause_table(contract: Path, pages: set[str]) -> str:
-    """Which lesson shows which clause. Nothing if there is no list of clauses yet."""
-    if not contract.exists():
-        return ""
-    with contract.open(encoding="utf-8", newline="") as file:
-        rows = [_clause_row(row, pages) for row in csv.DictReader(file)]
-    head = "<tr><th>Clause</th><th>Kind</th><th>It says</th><th>Lessons</th></tr>"
-    return f"<h2>Clauses</h2>\n<table>\n{head}\n" + "\n".join(rows) + "\n</table>"
-
-
-def _clause_row(row: dict[str, str], pages: set[str]) -> str:
-    stems = (row["notebook"] or "").split()
-    lessons = [link(f"{stem}.html", stem) if f"{stem}.html" in pages else html.escape(stem) for stem in stems]
-    clause = markdown2html(html.escape(row["clause"], quote=False)).strip()
-    clause = clause.removeprefix("<p>").removesuffix("</p>")
-    cells = [html.escape(row["id"]), html.escape(row["kind"]), clause, ", ".join(lessons)]
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-
-
-def index(lessons: list[Lesson], contract: Path) -> str:
-    entries = [
-        f'<li value="{int(le.page[:2])}"><p>{link(le.page, le.title)}<br>{le.about}</p></li>'
-        for le in lessons
-    ]
-    table = clause_table(contract, {lesson.page for lesson in lessons})
-    body = "<h1>receiptlab</h1>\n<ol>\n" + "\n".join(entries) + f"\n</ol>\n{table}"
-    return PAGE.substitute(title="receiptlab", nav="", body=body)
+    def shown(self, row: dict[str, str]) -> list[tuple[str, Page | None]]:
+        """The lessons that show a clause; None stands for a page that is not there yet."""
+        return [(stem, self.pages.get(f"{stem}.ipynb")) for stem in row["notebook"].split()]
 
 
 def build(notebooks: Path, site: Path, contract: Path) -> list[Path]:
     """Make the whole site anew; return its pages, the index first."""
-    lessons = [Lesson(path) for path in sorted(notebooks.glob("*.ipynb"))]
-    pages = {lesson.page for lesson in lessons}
-    texts = {"index.html": index(lessons, contract)}
-    for place, lesson in enumerate(lessons):
-        body, nav = localised(lesson.body, pages), navigation(lessons, place)
-        texts[lesson.page] = PAGE.substitute(title=without_tags(lesson.title), nav=nav, body=body)
+    texts = Site(notebooks, contract).texts()
     site.mkdir(parents=True, exist_ok=True)
     for old in site.glob("*.html"):
         old.unlink()
-    for name, text in texts.items():
-        (site / name).write_text(text, encoding="utf-8", newline="\n")
     code_colours = HtmlFormatter(style="friendly").get_style_defs(".highlight")
-    (site / "style.css").write_text(STYLE + code_colours + "\n", encoding="utf-8", newline="\n")
+    style = (FOLDER / "style.css").read_text(encoding="utf-8") + code_colours + "\n"
+    for name, text in {**texts, "style.css": style}.items():
+        (site / name).write_text(text, encoding="utf-8", newline="\n")
     return [site / name for name in texts]
 
 
 def main() -> int:
-    pages = build(ROOT / "notebooks", ROOT / "build" / "site", ROOT / "data" / "contract.csv")
-    print(f"{len(pages)} pages; start at {pages[0].relative_to(ROOT)}")
+    made = build(ROOT / "notebooks", ROOT / "build" / "site", ROOT / "data" / "contract.csv")
+    print(f"{len(made)} pages; start at {made[0].relative_to(ROOT)}")
     return 0
 
 

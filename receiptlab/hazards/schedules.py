@@ -36,6 +36,7 @@ from receiptlab.hazards.explored import (
 )
 from receiptlab.hazards.stepping import FAILED, WAITS, Caller, Player, Stage, greenlets, short
 from receiptlab.record import Lease, Recorder, Run
+from receiptlab.rows import Rows
 
 LETTERS = "ABCD"
 LIMIT = 50_000
@@ -194,6 +195,8 @@ class _Watch:
 
     def __init__(self, explorer: Explorer, order: str) -> None:
         self.observer = explorer.stage.observer
+        self.rows = Rows()
+        self.rows.changes({"": self.observer.store.db})
         contract = explorer.contract
         title = f"{explorer.name} in the order {order}"
         self.record = Recorder(
@@ -216,6 +219,7 @@ class _Watch:
             answer=player.outcome.facts() if player.outcome is not None else {},
             counts=self.observer.counted(),
             leases=tuple(Lease(*lease) for lease in self.observer.leases()),
+            changes=self.rows.changes({"": self.observer.store.db}),
         )
 
     def run(self, came: Order) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from receiptlab.hazards.children import Child
 from receiptlab.hazards.faults import fault as injected
 from receiptlab.outcomes import Outcome, attempt, mismatches
 from receiptlab.record import Lease, Recorder, Run, Step
+from receiptlab.rows import Rows
 from receiptlab.store import Store
 
 
@@ -40,6 +42,7 @@ class Lab:
             kind=kind,
             count_names=counts or contract.COUNTS,
         )
+        self._rows = Rows()
 
     def step(
         self,
@@ -73,6 +76,7 @@ class Lab:
             answer=outcome.facts(),
             counts=counts,
             leases=tuple(Lease(*lease) for lease in self.leases()),
+            changes=self._rows.changes(self.files()),
             wrong=mismatches(facts.get("expect"), facts.get("fault", ""), outcome, counts),
             **facts,
         )
@@ -100,6 +104,10 @@ class Lab:
     def leases(self) -> list[tuple[str, str, int, int]]:
         """The leases after a step."""
         return self.observer.leases()
+
+    def files(self) -> dict[str, sqlite3.Connection]:
+        """The files whose rows are looked at after each step, by the name that their tables go by."""
+        return {"": self.observer.store.db}
 
     def open(self) -> None:
         """Open the file, as a process does that starts."""

@@ -6,7 +6,7 @@ backup, its worker is not dead, and a worker of the copy does not wait to be tol
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -57,11 +57,17 @@ def jump_past_what_was_seen(world: World) -> None:
     world.operator.dispatch.jump(world.receiver, 400)
 
 
-def into_service(world: World) -> None:
+def original_goes_on(world: World) -> None:
+    """The original accepts order-18 and sends. Where it is not fenced yet, that is its right."""
+    world.accept(world.original, HERE, "key-18", 250, {"outcome": "accepted"}, work="order-18")
+    world.send(world.original, HERE, 260, None)
+
+
+def into_service(world: World, orders: Sequence[int] = (17, 20)) -> None:
     """From here on the copy may write. Its workers ask for order-17 and order-20."""
     world.early = world.copy.owner.counted()[0]
     world.copy.store.db.execute("PRAGMA query_only = OFF")
-    for number in (17, 20):
+    for number in orders:
         claim = (SHOP, f"order-{number}", "worker-c", 1_100, 2_000)
         claimed = world.step(THERE, "claim", 1_100, world.copy.owner.claim, *claim)
         if claimed.outcome == "accepted":
@@ -99,6 +105,16 @@ STORY = (
     resume_dispatch,
     issue_the_receipt,
 )
+GOES_ON = (
+    *STORY[:3],
+    original_goes_on,
+    ask_for_an_identity,
+    jump_past_what_was_seen,
+    partial(into_service, orders=(17, 18, 20)),
+    resume_dispatch,
+    issue_the_receipt,
+)
+"""As `STORY`, but the original goes on earlier, while the copy is suspect and has no identity yet."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +154,19 @@ def restore(without: Callable | None = None) -> Run:
     name = f"restore-without-{without.__name__.replace('_', '-')}" if without else "restore-procedure"
     title = f"a restore without: {without.__name__.replace('_', ' ')}" if without else "a restore, whole"
     world = World(name, title, broken or "S-4 S-5 S-7 S-8", "breaks" if without else "holds")
-    for part in STORY:
-        if part is without:
-            continue
+    return _told(world, [part for part in STORY if part is not without], broken)
+
+
+def restored(steps: Sequence[Callable], story: Sequence[Callable] = STORY) -> Run:
+    """A story with these steps of the procedure, in this order; what is left out is not done."""
+    steps = iter(steps)
+    story = [next(steps, None) if part in PROCEDURE else part for part in story]
+    world = World("restore-as-told", "a restore, as told", "S-4 S-5 S-7 S-8")
+    return _told(world, [part for part in story if part], "")
+
+
+def _told(world: World, story: Iterable[Callable], broken: str) -> Run:
+    for part in story:
         if part in PROCEDURE[:3]:
             world.note(
                 "operator", part.__name__.replace("_", " "), None, Outcome("accepted", answer=part(world))

@@ -58,6 +58,10 @@ class World(Lab):
         there = self.copy.owner.leases() if self.copy else []
         return self.original.owner.leases() + [(f"copy of {on}", *rest) for on, *rest in there]
 
+    def files(self) -> dict[str, sqlite3.Connection]:
+        copy = {"copy": self.copy.store.db} if self.copy else {}
+        return super().files() | copy | {"receiver": self.receiver.store.db}
+
     def close(self) -> None:
         for party in filter(None, (self.original, self.copy)):
             party.store.close()

@@ -5,6 +5,7 @@ from receiptlab.show.orders import orders
 from receiptlab.show.prices import prices
 from receiptlab.show.sides import sides
 from receiptlab.show.states import states
+from receiptlab.show.stepping import Steps, steps
 from receiptlab.show.style import Picture
 from receiptlab.show.tables import Table, plain, summary, table
 from receiptlab.show.timeline import timeline
@@ -12,6 +13,7 @@ from receiptlab.show.waits import waits
 
 __all__ = [
     "Picture",
+    "Steps",
     "Table",
     "matrix",
     "orders",
@@ -19,6 +21,7 @@ __all__ = [
     "prices",
     "sides",
     "states",
+    "steps",
     "summary",
     "table",
     "timeline",

@@ -64,6 +64,11 @@ _SETTINGS = {
 }
 
 
+def ink(word: str) -> str:
+    """What can be read on the colour of an outcome."""
+    return "white" if word in ("accepted", "replayed") else BLACK
+
+
 class Picture:
     """An SVG drawing. Jupyter shows it; `save` writes it to a file."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from receiptlab.record import Run, Step
-from receiptlab.show.style import BLACK, COLOURS, GREY, HARM, MARKS
+from receiptlab.show.style import COLOURS, GREY, HARM, MARKS, ink
 
 
 class Table:
@@ -111,6 +111,5 @@ def _colour(value: object) -> str:
     if mark == "‼" or value == "NO":
         return f"color: white; background-color: {HARM}; font-weight: bold;"
     if COLOURS.get(word) and MARKS[word] == mark:
-        ink = "white" if word in ("accepted", "replayed") else BLACK
-        return f"color: {ink}; background-color: {COLOURS[word]}; white-space: nowrap;"
+        return f"color: {ink(word)}; background-color: {COLOURS[word]}; white-space: nowrap;"
     return "white-space: nowrap;" if re.fullmatch(r"[A-Z]-\d\d-[\w-]+", str(value)) else ""

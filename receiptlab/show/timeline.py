@@ -7,7 +7,7 @@ when the call reached it; broken where the answer or the call was lost.
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
 
@@ -40,8 +40,11 @@ class _Bar:
     slot: int
 
 
-def timeline(run: Run) -> Picture:
+def timeline(run: Run, until: int | None = None) -> Picture:
     """Draw the run. More than seven events go on in a second row below.
+
+    With `until` only the events up to that number are drawn, on the lanes of the whole run, and the last
+    of them stands on a grey ground.
 
     Raises ValueError for more than 200 events or 12 actors: that is no picture to look at.
     """
@@ -52,6 +55,7 @@ def timeline(run: Run) -> Picture:
         )
     lanes = [*actors, _DATABASE if _DATABASE not in actors else "the database file"]
     rows = [run.steps[at : at + _A_ROW] for at in range(0, len(run.steps), _A_ROW)]
+    told = replace(run, steps=run.steps[:until])
     clauses = textwrap.shorten(", ".join(run.clauses), 40, placeholder=" …")
     head = f"{run.title}   {clauses}"
     width = max(_LEFT + _EVENT * min(len(run.steps), _A_ROW) + 0.2, 0.1 * len(head) + 0.5)
@@ -66,7 +70,10 @@ def timeline(run: Run) -> Picture:
         for number, steps in enumerate(rows):
             bottom = height - _HEAD - row_height * (number + 1) + _FOOT
             box = (_LEFT / width, bottom / height, _EVENT * len(steps) / width, _LANE * len(lanes) / height)
-            _draw_row(figure.add_axes(box), run, steps, lanes)
+            axes = figure.add_axes(box)
+            _draw_row(axes, told, steps, lanes)
+            if until in [step.number for step in steps]:
+                axes.axvspan(until - 0.5, until + 0.5, color=PALE, alpha=0.5, zorder=0)
         return picture(figure, f"timeline of {run.name}: {len(run.steps)} events")
 
 
@@ -78,7 +85,7 @@ def _draw_row(axes, run: Run, steps: tuple[Step, ...], lanes: list[str]) -> None
     for bar in _bars(run, lanes):
         if bar.start < last + 0.5 and bar.end > first - 0.5:
             _draw_bar(axes, bar, lanes.index(bar.lane), first - 0.5, last + 0.5)
-    for step in steps:
+    for step in (step for step in steps if step.number <= len(run.steps)):
         if step.call == "reopen":
             _draw_reopen(axes, step, len(lanes))
         else:

@@ -1,0 +1,48 @@
+"""Checks of guards that a learner wrote or put in order: the contract's own cases judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from receiptlab.cases import own_cases
+from receiptlab.contracts.shape import Contract, Guard
+from receiptlab.judge.answers import NotYet, attempted, checks, filled, first_wrong
+
+
+@checks
+def guard(contract: type[Contract], call: str, answer: Guard) -> str:
+    """Your function takes the place of the contract's guard of that name, and the contract's cases judge."""
+    own = [each.__name__ for each in contract.GUARDS[call]]
+    name = getattr(filled(answer, Callable, "a function"), "__name__", repr(answer))
+    if name not in own:
+        raise NotYet(f"{call} has no guard {name}; it has {', '.join(sorted(own))}")
+    return judged(contract, call, [answer if each == name else each for each in own])
+
+
+@checks
+def guards(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -> str:
+    """Your guards for one call, in your order, and the contract's cases judge.
+
+    Each is the name of one of the contract's own, or a function that you wrote.
+    """
+    return judged(contract, call, filled(answer, (list, tuple), "a list of guards"))
+
+
+def judged(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -> str:
+    """Play every case of the contract with these guards. Raises NotYet with the first step that is wrong."""
+    mine = resolved(contract, call, answer)
+    cases = [case for case in own_cases() if case.contract == contract.NAME]
+    for case in cases:
+        run = attempted(case, contract.GUARDS | {call: mine})
+        if not run.held:
+            raise NotYet(f"{case.name}, {first_wrong(run)}")
+    return f"with your guards of {call} all {len(cases)} cases of {contract.NAME} come out as they should"
+
+
+def resolved(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -> tuple[Guard, ...]:
+    """The guards themselves, for what may be their names. Raises NotYet for a name that `call` has not."""
+    own = {guard.__name__: guard for guard in contract.GUARDS[call]}
+    for each in answer:
+        if not callable(each) and each not in own:
+            raise NotYet(f"{call} has no guard {each!r}; it has {', '.join(sorted(own))}")
+    return tuple(each if callable(each) else own[each] for each in answer)

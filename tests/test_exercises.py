@@ -1,0 +1,250 @@
+"""The exercises: made from the solutions, blank, and their checks can tell right from wrong."""
+
+import contextlib
+import io
+import re
+import subprocess
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+
+from receiptlab import judge
+from receiptlab.contracts.registry import CONTRACTS
+from receiptlab.hazards.ablation import guard_names
+from tools import exercises, notebooks, workshop
+
+LESSONS = sorted((notebooks.ROOT / "notebooks").glob("*.ipynb"))
+SOLUTIONS = sorted(exercises.SOLUTIONS.glob("*.ipynb"))
+CHECKS = (
+    "at_once",
+    "changed",
+    "cut_off",
+    "ends_in",
+    "guard",
+    "guarded",
+    "guards",
+    "in_every_order",
+    "notices",
+    "predicted",
+    "recovers",
+    "restores",
+    "same",
+    "settles",
+    "tells_apart",
+)
+each_solution = pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+
+
+def code(nb):
+    return [notebooks.joined(cell["source"]) for cell in nb["cells"] if cell["cell_type"] == "code"]
+
+
+def checks(nb):
+    """How many checks a notebook calls."""
+    return sum(len(re.findall(rf"^judge\.(?:{'|'.join(CHECKS)})\(", text, re.M)) for text in code(nb))
+
+
+def run(nb):
+    """The lines that its checks print, when its cells are run from top to bottom."""
+    names, printed = {"__name__": "exercise"}, io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for number, text in enumerate(code(nb)):
+            exec(compile(text, f"cell {number}", "exec"), names)
+    return [line for line in printed.getvalue().splitlines() if line.startswith(("done: ", "not yet: "))]
+
+
+def test_each_lesson_has_its_exercises_and_no_other_is_there():
+    names = [path.name for path in LESSONS]
+    assert [path.name for path in SOLUTIONS] == names
+    assert sorted(path.name for path in exercises.EXERCISES.glob("[0-9]*.ipynb")) == names
+
+
+@each_solution
+def test_there_are_three_or_more_and_they_rise(path):
+    cells = [cell for cell in notebooks.read(path)["cells"] if cell["cell_type"] == "markdown"]
+    text = "\n".join(notebooks.joined(cell["source"]) for cell in cells)
+    heads = re.findall(r"^## (\d+)\. (\w+): ", text, re.M)
+    kinds = [kind for _, kind in heads]
+    assert [int(number) for number, _ in heads] == list(range(1, len(heads) + 1))
+    assert set(kinds) == {"Read", "Change", "Build"}
+    assert kinds == sorted(kinds, key=["Read", "Change", "Build"].index)
+
+
+@each_solution
+def test_it_says_which_lesson_and_how_long(path):
+    first = notebooks.joined(notebooks.read(path)["cells"][0]["source"])
+    lesson = notebooks.joined(notebooks.read(notebooks.ROOT / "notebooks" / path.name)["cells"][0]["source"])
+    title = lesson.splitlines()[0].removeprefix("# ")
+    assert first.startswith(
+        f"# Solutions: {title}\n\n**Lesson:** [{path.stem[:2]} {title}](../{path.name}). "
+    )
+    assert re.search(r" \*\*Minutes:\*\* \d+\. ", first)
+    assert f"(../solutions/{path.name})" in first
+
+
+@each_solution
+def test_the_exercise_is_made_from_its_solution(path):
+    made = exercises.exercise(notebooks.read(path))
+    there = exercises.path_of(path)
+    assert exercises.outline(notebooks.read(there)) == exercises.outline(made), (
+        "outside of the gaps the exercise is not what its solution makes; run: python tools/exercises.py"
+    )
+    if there.read_text(encoding="utf-8") != notebooks.to_text(made):
+        assert is_being_filled_in(there), f"{there.name} is not blank; run: python tools/exercises.py"
+
+
+def is_being_filled_in(path: Path) -> bool:
+    """Whether it differs from what was committed: then somebody is at work on it, as is meant."""
+    command = ["git", "diff", "--quiet", "HEAD", "--", path.name]
+    return subprocess.run(command, cwd=path.parent, capture_output=True).returncode != 0
+
+
+@each_solution
+def test_a_blank_exercise_runs_to_its_end_and_every_check_says_not_yet(path):
+    made = exercises.exercise(notebooks.read(path))
+    told = run(made)
+    assert len(told) == checks(made) >= 3
+    assert all(line.startswith("not yet: ") for line in told), told
+    gaps = sum(text.count(exercises.BEGIN) for text in code(made))
+    assert gaps == len(told), "a check a gap"
+
+
+@each_solution
+def test_every_check_of_a_solution_says_done(path):
+    stored = [
+        line
+        for cell in notebooks.read(path)["cells"]
+        for output in cell.get("outputs", [])
+        for line in notebooks.joined(output.get("text", "")).splitlines()
+    ]
+    assert sum(line.startswith("done: ") for line in stored) == checks(notebooks.read(path))
+    assert not any(line.startswith("not yet: ") for line in stored)
+
+
+# Each guard that a learner leaves out is noticed
+
+
+@pytest.fixture(scope="module")
+def built():
+    """Every (contract, call, guards) that a solution hands to a check: the one that it wrote, or all of a call."""
+    found = []
+    kept = judge.guard, judge.guards, judge.guarded
+    judge.guard = lambda contract, call, mine: found.append((contract, call, mine))
+    judge.guards = lambda contract, call, mine: found.append((contract, call, tuple(mine)))
+    judge.guarded = lambda contract, calls, mine: found.extend(
+        (contract, call, tuple(mine[call])) for call in calls
+    )
+    try:
+        for path in SOLUTIONS:
+            run(notebooks.read(path))
+    finally:
+        judge.guard, judge.guards, judge.guarded = kept
+    return found
+
+
+def name_of(guard):
+    return getattr(guard, "__name__", guard)
+
+
+def nothing(call, seen):
+    """What a learner's guard is before it is written."""
+
+
+def left_out(mine):
+    """(name, version without it) of each guard that a learner writes or puts in order."""
+    if callable(mine):
+        blank = FunctionType(nothing.__code__, globals(), mine.__name__)
+        return [(mine.__name__, blank)]
+    return [(name_of(guard), [each for each in mine if each is not guard] or [nothing]) for guard in mine]
+
+
+def test_every_guard_of_every_contract_is_built_in_some_exercise(built):
+    mine = {(contract.NAME, call, name) for contract, call, answer in built for name, _ in left_out(answer)}
+    every = {(name, *guard) for name, contract in CONTRACTS.items() for guard in guard_names(contract)}
+    assert sorted(every - mine) == []
+
+
+def test_each_guard_left_out_of_a_learners_version_is_noticed(built, capsys):
+    for contract, call, answer in built:
+        for name, version in left_out(answer):
+            (judge.guard if callable(version) else judge.guards)(contract, call, version)
+            told = capsys.readouterr().out
+            assert re.match(r"not yet: [A-Z]-\d\d-[\w-]+, step \d+ \(", told), (call, name, told)
+
+
+# The generator
+
+
+def book(*sources):
+    cells = [
+        {
+            "cell_type": "code",
+            "id": f"c{n}",
+            "metadata": {},
+            "source": text,
+            "outputs": [],
+            "execution_count": 1,
+        }
+        for n, text in enumerate(sources)
+    ]
+    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+
+
+@pytest.mark.parametrize(
+    ("solved", "gap"),
+    [
+        ("mine = 5", "mine = ..."),
+        ("mine = {3: 'a', 4: 'b'}", "mine = {3: ..., 4: ...}"),
+        ("mine = {3: {'now': 5}}", "mine = ..."),
+        ("one = 1\ntwo = 2", "one = ...\ntwo = ..."),
+        ("for x in y:\n    print(x)", "..."),
+        ("print(1)\nmine = [\n    1,\n]", "mine = ..."),
+        ("", "..."),
+    ],
+)
+def test_what_a_gap_looks_like(solved, gap):
+    text = f"before = 1\n# your turn: think\n{solved}\n# until here\nafter = 2"
+    assert exercises.blank(text) == f"before = 1\n# your turn: think\n{gap}\n# until here\nafter = 2"
+
+
+def test_a_gap_keeps_its_indent():
+    text = "def f(x):\n    # your turn\n    if x:\n        return 1\n    # until here"
+    assert exercises.blank(text) == "def f(x):\n    # your turn\n    ...\n    # until here"
+
+
+def test_a_gap_without_end_is_refused():
+    with pytest.raises(exercises.BadSolution):
+        exercises.blank("# your turn\nx = 1")
+
+
+def test_filling_in_changes_no_outline_and_any_other_edit_does():
+    solved = book("# your turn\nmine = 1\n# until here\njudge.same('x', mine, 1)")
+    blank = exercises.exercise(solved)
+    half = book("# your turn\nmine = (\n# until here\njudge.same('x', mine, 1)")
+    other = book("# your turn\nmine = 1\n# until here\njudge.same('x', 1, 1)")
+    assert exercises.outline(solved) == exercises.outline(blank) == exercises.outline(half)
+    assert exercises.outline(other) != exercises.outline(blank)
+
+
+def test_cells_that_explain_the_solution_stay_there():
+    nb = book("x = 1")
+    nb["cells"] += [
+        {"cell_type": "markdown", "id": "why", "metadata": {"tags": ["solution"]}, "source": "Because."},
+    ]
+    assert len(exercises.exercise(nb)["cells"]) == 1
+
+
+# For a room
+
+
+def test_the_workshop_has_everything_and_no_answer(tmp_path):
+    made = workshop.build(notebooks.ROOT / "notebooks", tmp_path / "room")
+    (tmp_path / "room" / "old.ipynb").touch()
+    assert workshop.build(notebooks.ROOT / "notebooks", tmp_path / "room") == made
+    assert sorted((tmp_path / "room").rglob("*.ipynb")) == sorted(made)
+    assert len(made) == 3 * len(LESSONS)
+    for path in made:
+        if path.parent.name != "solutions":
+            cells = [cell for cell in notebooks.read(path)["cells"] if cell["cell_type"] == "code"]
+            assert cells and not any(cell["outputs"] or cell["execution_count"] for cell in cells), path.name

@@ -1,0 +1,213 @@
+"""The checks of the exercises: right answers pass, wrong ones are told at which step they are wrong."""
+
+import pytest
+
+from receiptlab import judge
+from receiptlab.caseformat import CaseError
+from receiptlab.contracts.owner import Owner
+from receiptlab.errors import Refused
+from receiptlab.judge import like
+from receiptlab.lesson import case
+
+REPLACED = "O-06-lease-replaced"
+
+
+@pytest.fixture
+def said(capsys):
+    """What was printed since the last look, without the line's end."""
+    return lambda: capsys.readouterr().out.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        ({4: "refused fence", 5: "accepted"}, "done: all 2 steps end as you said"),
+        ({4: "refused, fence"}, "done: all 1 steps end as you said"),
+        ({4: "refused holder"}, "not yet: step 4 (worker-a accept at 210) does not end as refused holder"),
+        ({4: "refused"}, "not yet: step 4 (worker-a accept at 210) does not end as refused"),
+        ({5: "accepted", 4: ...}, "not yet: step 4 (worker-a accept at 210): nothing is filled in here"),
+        ({9: "accepted"}, "not yet: there is no step 9; the steps are 1 to 5"),
+        ({0: "accepted"}, "not yet: there is no step 0; the steps are 1 to 5"),
+        ({"four": "accepted"}, "not yet: there is no step four; the steps are 1 to 5"),
+        ({4: None}, "not yet: step 4 (worker-a accept at 210) does not end as None"),
+        (..., "not yet: nothing is filled in here"),
+        ({}, "not yet: nothing is filled in here"),
+        ("accepted", "not yet: this needs the number of each step, such as {3: 'accepted'}"),
+    ],
+)
+def test_predicted(mine, told, said):
+    judge.predicted(case(REPLACED), mine)
+    assert said() == told
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        ((1, 1, 1), "done: the counts: (1, 1, 1)"),
+        ([1, 1, 1], "done: the counts: [1, 1, 1]"),
+        ((1, 1, 2), "not yet: the counts: (1, 1, 2) is not what the run shows"),
+        ((1, ..., 1), "not yet: nothing is filled in here"),
+        (..., "not yet: nothing is filled in here"),
+    ],
+)
+def test_same(mine, told, said):
+    judge.same("the counts", mine, case(REPLACED).last.counts)
+    assert said() == told
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        ({3: {"now": 159}}, "done: O-06-expired-lease with your change: 3 × accepted, 2 × refused (state)"),
+        (
+            {3: {"now": 160}},
+            "not yet: step 3 (worker-a accept at 160) must end as accepted, and ends as refused expired",
+        ),
+        (
+            {3: {"nwo": 1}},
+            "not yet: step 3 has no nwo; it has scope, work, actor, key, revision, epoch, policy, ",
+        ),
+        ({3: {"now": ...}}, "not yet: step 3: nothing is filled in here"),
+        ({3: ...}, "not yet: nothing is filled in here"),
+        ({33: {"now": 1}}, "not yet: O-06-expired-lease has no step 33; it has 5"),
+        ({3: 159}, "not yet: this needs what to change in each step, such as {3: {'now': 159}}"),
+        (159, "not yet: this needs what to change in each step, such as {3: {'now': 159}}"),
+        ({3: {"fault": "never"}}, "not yet: step 3 (worker-a accept at 160) must end as accepted, "),
+        (..., "not yet: nothing is filled in here"),
+    ],
+)
+def test_changed(mine, told, said):
+    judge.changed("O-06-expired-lease", mine, ends={3: "accepted"})
+    assert said().startswith(told)
+
+
+def fence(call, seen):
+    if call.fence != seen.work.fence:
+        raise Refused("fence", "mine")
+
+
+def test_a_right_guard_is_done(said):
+    judge.guard(Owner, "accept", fence)
+    assert said().startswith("done: with your guards of accept all ")
+
+
+def older(call, seen):
+    if call.fence < seen.work.fence:
+        raise Refused("fence", "mine")
+
+
+def broken(call, seen):
+    return call.no_such_field
+
+
+def never(call, seen):
+    return "an answer of my own"
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        (lambda call, seen: None, "not yet: accept has no guard <lambda>; it has accept_state, "),
+        (
+            older,
+            "not yet: O-07-same-holder-wrong-fence, step 5 (worker-a accept at 190): outcome: expected refused",
+        ),
+        (broken, "not yet: F-04-digests: your code raised AttributeError: "),
+        (never, "not yet: F-04-digests, step 9 (worker-a accept at 120): "),
+        (..., "not yet: nothing is filled in here"),
+        ("fence", "not yet: this needs a function"),
+    ],
+)
+def test_a_wrong_guard_is_told_at_its_step(mine, told, said):
+    if callable(mine) and mine.__name__ != "<lambda>":
+        mine.__name__ = "fence"
+    judge.guard(Owner, "accept", mine)
+    assert said().startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        (["not_found", "revoked", "claim_state", "busy"], "done: with your guards of claim all "),
+        (["not_found", "claim_state", "revoked", "busy"], "not yet: O-09-revoked-before-state, step 4 "),
+        (["not_found", "revoked", "claim_state"], "not yet: O-01-every-other-call-crashes, step 6 "),
+        (
+            ["not_found", "revokd"],
+            "not yet: claim has no guard 'revokd'; it has busy, claim_state, not_found, revoked",
+        ),
+        (["not_found", 5], "not yet: claim has no guard 5; it has "),
+        ("not_found", "not yet: this needs a list of guards"),
+        ([], "not yet: nothing is filled in here"),
+        (["not_found", ...], "not yet: nothing is filled in here"),
+        (..., "not yet: nothing is filled in here"),
+    ],
+)
+def test_guards_in_order(mine, told, said):
+    judge.guards(Owner, "claim", mine)
+    assert said().startswith(told)
+
+
+BASE = "O-08-same-fence-wrong-holder"
+STRANGER = [like(BASE, 1), like(BASE, 2), like(BASE, 3, expect="refused holder")]
+
+
+@pytest.mark.parametrize(
+    ("guard", "mine", "told"),
+    [
+        ("holder", STRANGER, "done: your case holds; without holder, step 3 (worker-b accept at 120): "),
+        (
+            "fence",
+            STRANGER,
+            "not yet: your case holds, and comes out the same when fence is left out of accept",
+        ),
+        ("holder", STRANGER[:2], "not yet: your case holds, and comes out the same when holder is left out"),
+        (
+            "holder",
+            [*STRANGER[:2], like(BASE, 3, expect="accepted")],
+            "not yet: with the contract as it is, step 3 (worker-b accept at 120): outcome: expected accepted",
+        ),
+        ("holder", [], "not yet: nothing is filled in here"),
+        ("holder", ..., "not yet: nothing is filled in here"),
+        ("holder", '{"actor": "a", "call": "foo"}', "not yet: your case, line 1: unknown call 'foo'"),
+        ("holder", '{"actor": "a", "call":', "not yet: your case, line 1: not JSON: "),
+        (
+            "holder",
+            [like(BASE, 1), {"actor": "a"}],
+            "not yet: your case, line 2: call is missing in the line",
+        ),
+        ("holder", [5], "not yet: your case, line 1: each line must be an object in braces"),
+        ("holder", [{"actor": object()}], "not yet: your case: a line cannot be written as JSON: "),
+        ("holder", 5, "not yet: this needs a list of calls"),
+        (
+            "holder",
+            '{"case": "mine", "contract": "intake"}\n{"actor": "a", "call": "scrub"}',
+            "not yet: your case is of the contract intake; this asks for owner",
+        ),
+    ],
+)
+def test_a_case_that_notices(guard, mine, told, said):
+    judge.notices(Owner, "accept", guard, mine)
+    assert said().startswith(told)
+
+
+def test_a_whole_case_file_can_be_given(said):
+    head = '{"case": "mine", "contract": "owner"}\n'
+    with_head = judge.read(Owner, head + '{"actor": "a", "call": "revoke", "args": {"scope": "s", "now": 1}}')
+    assert (with_head.title, len(with_head.calls)) == ("mine", 1)
+    with pytest.raises(CaseError, match="your case, line 2: unknown call"):
+        judge.read(Owner, head + '{"actor": "a", "call": "foo"}')
+
+
+def test_tell_shows_calls_and_not_how_they_end(said):
+    judge.tell("O-02-answer-lost")
+    told = said()
+    assert told.splitlines()[0].startswith("in every call: scope shop, work order-17, ")
+    assert told.splitlines()[3] == " 3 worker-a  accept  now 120  [after_commit]"
+    assert not any(word in told for word in ("accepted", "replayed", "unknown"))
+
+
+def test_like_changes_what_is_named_and_nothing_else():
+    line = like(BASE, 3, actor="worker-z", expect="refused holder", fault="before_commit")
+    assert line["actor"] == line["args"]["actor"] == "worker-z"
+    assert (line["fault"], line["expect"]) == ("before_commit", {"outcome": "refused", "reason": "holder"})
+    assert line["args"] == case(BASE).steps[2].args | {"actor": "worker-z"}

@@ -1,0 +1,169 @@
+"""The checks of a mended naive version: a call that is cut off, and another try that comes between."""
+
+import pytest
+
+from receiptlab import judge
+from receiptlab.scenarios import naive
+from receiptlab.scenarios.naive import write_message, write_receipt, write_result
+
+
+@pytest.fixture
+def said(capsys):
+    """What was printed since the last look, without the line's end."""
+    return lambda: capsys.readouterr().out.rstrip("\n")
+
+
+def unwritten(naive, key, digest): ...
+
+
+def result_first(naive, key, digest):
+    with naive.store.write() as db:
+        write_result(db, digest)
+    with naive.store.write() as db:
+        write_receipt(db, key, digest)
+        write_message(db, digest)
+
+
+def message_last(naive, key, digest):
+    with naive.store.write() as db:
+        write_result(db, digest)
+        write_receipt(db, key, digest)
+    with naive.store.write() as db:
+        write_message(db, digest)
+
+
+def message_outside(naive, key, digest):
+    with naive.store.write() as db:
+        write_result(db, digest)
+        write_receipt(db, key, digest)
+    write_message(naive.store.db, digest)
+
+
+def message_forgotten(naive, key, digest):
+    with naive.store.write() as db:
+        write_result(db, digest)
+        write_receipt(db, key, digest)
+
+
+def nested(naive, key, digest):
+    with naive.store.write() as db:
+        write_result(db, digest)
+        with naive.store.write() as inner:
+            write_receipt(inner, key, digest)
+
+
+def no_transaction(naive, key, digest):
+    db = naive.store.db
+    write_result(db, digest)
+    write_receipt(db, key, digest)
+    write_message(db, digest)
+
+
+def hidden(naive, key, digest):
+    try:
+        message_last(naive, key, digest)
+    except Exception:
+        return
+
+
+def raising(naive, key, digest):
+    raise KeyError(key)
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        (naive.write_all, "done: cut off at 2 points and called again, there is one result, "),
+        (unwritten, "not yet: called once: results, receipts and messages are (0, 0, 0), not (1, 1, 1)"),
+        (
+            result_first,
+            "not yet: cut off after commit of transaction 1 and called again: results, receipts and messages "
+            "are (2, 1, 1), not (1, 1, 1)",
+        ),
+        (message_last, "not yet: cut off after commit of transaction 1 and called again: results, "),
+        (message_outside, "not yet: cut off after commit of transaction 1 and called again: results, "),
+        (hidden, "not yet: cut off after commit of transaction 1 and called again: results, "),
+        (message_forgotten, "not yet: called once: results, receipts and messages are (1, 1, 0), "),
+        (nested, "not yet: called once, your function ends as failed nested"),
+        (no_transaction, "not yet: nothing is written with `with naive.store.write() as db`"),
+        (raising, "not yet: your code raised KeyError: 'key-1'"),
+        (lambda naive: None, "not yet: your code raised TypeError: "),
+        (..., "not yet: nothing is filled in here"),
+        ("write_all", "not yet: this needs a function"),
+    ],
+)
+def test_cut_off(mine, told, said):
+    judge.cut_off(mine)
+    assert said().startswith(told)
+
+
+def look_inside(naive, key, digest):
+    with naive.store.write() as db:
+        if saved := naive.saved(key):
+            return saved
+        write_result(db, digest)
+        write_receipt(db, key, digest)
+        write_message(db, digest)
+
+
+def look_outside_as_well(naive, key, digest):
+    return naive.saved(key) or look_inside(naive, key, digest)
+
+
+def look_twice_outside(service, key, digest):
+    return service.saved(key) or service.saved(key) or naive.write_all(service, key, digest)
+
+
+def look_in_another_transaction(service, key, digest):
+    with service.store.write():
+        if saved := service.saved(key):
+            return saved
+    return naive.write_all(service, key, digest)
+
+
+def no_answer(naive, key, digest):
+    with naive.store.write() as db:
+        if naive.saved(key) is None:
+            write_result(db, digest)
+            write_receipt(db, key, digest)
+            write_message(db, digest)
+
+
+def message_in_another_transaction(naive, key, digest):
+    with naive.store.write() as db:
+        if saved := naive.saved(key):
+            return saved
+        write_result(db, digest)
+        write_receipt(db, key, digest)
+    with naive.store.write() as db:
+        write_message(db, digest)
+
+
+TOO_MANY = "results, receipts and messages are (2, 2, 2), not (1, 1, 1)"
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        (look_inside, "done: there is one effect, wherever another try of the same call comes in"),
+        (look_outside_as_well, "done: there is one effect, "),
+        (
+            naive.accept_by_key_alone,
+            f"not yet: another try comes before transaction 1 of your call: {TOO_MANY}",
+        ),
+        (look_twice_outside, f"not yet: another try comes before transaction 1 of your call: {TOO_MANY}"),
+        (
+            look_in_another_transaction,
+            f"not yet: another try comes before transaction 2 of your call: {TOO_MANY}",
+        ),
+        (no_answer, "not yet: called again with the same key: your function does not return the receipt"),
+        (message_in_another_transaction, "not yet: cut off after commit of transaction 1 and called again: "),
+        (naive.write_all, f"not yet: called again with the same key: {TOO_MANY}"),
+        (unwritten, "not yet: called once: "),
+        (..., "not yet: nothing is filled in here"),
+        (5, "not yet: this needs a function"),
+    ],
+)
+def test_at_once(mine, told, said):
+    judge.at_once(mine)
+    assert said().startswith(told)

@@ -1,0 +1,77 @@
+"""The check of guards for several calls at once: each call has its own, and none may be missing."""
+
+import pytest
+
+from receiptlab import judge
+from receiptlab.contracts import claims, lease
+from receiptlab.contracts.work import Work
+
+CLAIM = ("complete", "renew", "fail")
+LOOKS = ["claim_lost_fence", "claim_lost_state", "claim_lost_expiry"]
+LEASES = ("acquire", "acquire_sweep", "reserve", "sweep", "requeue")
+RIGHT = {
+    "acquire": ["busy"],
+    "acquire_sweep": ["busy"],
+    "reserve": ["lease_lost"],
+    "sweep": ["lease_lost"],
+    "requeue": ["not_found", "not_dead"],
+}
+
+
+@pytest.fixture
+def said(capsys):
+    """What was printed since the last look, without the line's end."""
+    return lambda: capsys.readouterr().out.rstrip("\n")
+
+
+def test_names_and_functions_are_done(said):
+    judge.guarded(Work, CLAIM, {call: [*LOOKS[:2], claims.claim_lost_expiry] for call in CLAIM})
+    assert said().startswith("done: with your guards of complete, renew, fail all ")
+    judge.guarded(Work, LEASES, RIGHT | {"acquire": (lease.busy,)})
+    assert said().startswith("done: with your guards of acquire, acquire_sweep, reserve, sweep, requeue all ")
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        (
+            {"renew": LOOKS[:2]},
+            "not yet: W-04-renew-after-the-end, step 5 (worker-a renew at 1999): outcome: ",
+        ),
+        ({"fail": LOOKS[:2]}, "not yet: W-04-fail-after-the-end, step 4 (worker-a fail at 1000): outcome: "),
+        (
+            {"complete": LOOKS[::-1]},
+            "not yet: W-04-no-such-claim, step 1 (worker-a complete at 10): fields: ",
+        ),
+        ({"renew": ...}, "not yet: renew: nothing is filled in here"),
+        ({"renew": []}, "not yet: renew: nothing is filled in here"),
+        ({"renew": [...]}, "not yet: nothing is filled in here"),
+        ({"renew": "claim_lost_fence"}, "not yet: this needs a list of guards for each call, such as {"),
+        ({"renew": ["fence"]}, "not yet: renew: there is no guard 'fence'; there are claim_lost_expiry, "),
+        ({"sweep": LOOKS}, "not yet: 'sweep' is none of the calls complete, renew, fail"),
+    ],
+)
+def test_what_is_wrong_with_one_call_is_told(mine, told, said):
+    judge.guarded(Work, CLAIM, dict.fromkeys(CLAIM, LOOKS) | mine)
+    assert said().startswith(told)
+
+
+@pytest.mark.parametrize("mine", [..., {}, {"complete": LOOKS, "renew": LOOKS}, LOOKS])
+def test_a_call_that_is_missing_is_no_answer(mine, said):
+    judge.guarded(Work, CLAIM, mine)
+    assert said().startswith("not yet: ")
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        ({"acquire": ["lease_lost"]}, "your code raised AttributeError: "),
+        ({"reserve": ["busy", "lease_lost"]}, "step 2 (worker-a next at 1): outcome: expected accepted"),
+        ({"sweep": ["busy"]}, "(sweeper sweep at 100): outcome: expected accepted"),
+        ({"requeue": ["not_dead"]}, "step 1 (operator requeue at 0): outcome: expected refused"),
+    ],
+)
+def test_the_name_of_another_calls_guard_can_be_given_and_is_played(mine, told, said):
+    judge.guarded(Work, LEASES, RIGHT | mine)
+    line = said()
+    assert line.startswith("not yet: ") and told in line

@@ -1,0 +1,117 @@
+"""The exercises are made from the solutions: python tools/exercises.py [--check]
+
+A solution is a whole notebook. What a learner has to write stands in it between two comments, `# your turn`
+and `# until here`. The exercise has the same cells; there `...` stands between the two, and a cell with the
+tag `solution` is left out.
+"""
+
+import argparse
+import ast
+import copy
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+try:
+    from tools import notebooks
+except ImportError:  # run as a file
+    import notebooks
+
+SOLUTIONS = notebooks.ROOT / "notebooks" / "solutions"
+EXERCISES = notebooks.ROOT / "notebooks" / "exercises"
+BEGIN, END = "# your turn", "# until here"
+TITLE = ("# Solutions: ", "# Exercises: ")
+
+
+class BadSolution(ValueError):
+    """A solution from which no exercise can be made. The message says where."""
+
+
+def exercise(solution: dict) -> dict:
+    """The exercise that belongs to a solution: blank, and without outputs."""
+    nb = copy.deepcopy(notebooks.normalised(solution))
+    nb["cells"] = [cell for cell in nb["cells"] if "solution" not in cell["metadata"].get("tags", [])]
+    for cell in nb["cells"]:
+        if cell["cell_type"] == "code":
+            cell |= {"source": blank(cell["source"]), "outputs": [], "execution_count": None}
+    first = nb["cells"][0]
+    first["source"] = first["source"].replace(*TITLE)
+    return nb
+
+
+def outline(nb: dict) -> list[tuple[str, str, str]]:
+    """What a learner does not change: each cell without outputs, and without what stands in the gaps."""
+    return [
+        (cell["id"], cell["cell_type"], blank(cell["source"], lambda taken: []))
+        for cell in notebooks.normalised(nb)["cells"]
+    ]
+
+
+def blank(source: str, gap: Callable[[list[str]], list[str]] | None = None) -> str:
+    """The code with `...` for what stands between the two comments, or with what `gap` makes of it."""
+    gap = gap or _gap
+    kept: list[str] = []
+    taken: list[str] | None = None
+    for line in source.splitlines():
+        word = line.strip()
+        if word.startswith(BEGIN):
+            kept.append(line)
+            taken = []
+        elif word == END and taken is not None:
+            kept += [*gap(taken), line]
+            taken = None
+        elif taken is None:
+            kept.append(line)
+        else:
+            taken.append(line)
+    if taken is not None:
+        raise BadSolution(f"no {END!r} after {BEGIN!r}")
+    return "\n".join(kept)
+
+
+def _gap(lines: list[str]) -> list[str]:
+    """What a learner finds: a name that is assigned keeps its place, and a dictionary of words its keys."""
+    code = textwrap.dedent("\n".join(lines))
+    indent = " " * (len(lines[0]) - len(lines[0].lstrip())) if lines else ""
+    found = [_blanked(statement) for statement in ast.parse(code).body]
+    told = list(dict.fromkeys(found)) or ["..."]
+    if len(told) > 1:
+        told = [line for line in told if line != "..."]
+    return [indent + line for line in told]
+
+
+def _blanked(statement: ast.stmt) -> str:
+    is_name = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+    if not is_name:
+        return "..."
+    value = statement.value
+    if isinstance(value, ast.Dict) and all(isinstance(each, ast.Constant) for each in value.values):
+        pairs = ", ".join(f"{ast.unparse(key)}: ..." for key in value.keys)
+        return f"{statement.targets[0].id} = {{{pairs}}}"
+    return f"{statement.targets[0].id} = ..."
+
+
+def path_of(solution: Path) -> Path:
+    return EXERCISES / solution.name
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Make the exercises from the solutions.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where one differs")
+    options = parser.parse_args(arguments)
+    EXERCISES.mkdir(exist_ok=True)
+    differ = False
+    for solution in sorted(SOLUTIONS.glob("*.ipynb")):
+        text, path = notebooks.to_text(exercise(notebooks.read(solution))), path_of(solution)
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        differ = True
+        if not options.check:
+            path.write_text(text, encoding="utf-8", newline="\n")
+        print(f"{path.name}: {'differs from its solution' if options.check else 'made'}")
+    return 1 if differ and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""The whole contract on one sheet, to be printed: python -m tools.handout
+
+Writes build/site/handout.html. It stands alone: no script, and nothing is loaded.
+"""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from receiptlab import outcomes
+from receiptlab.show import style
+from tools import clauses
+from tools.templates import rendered
+
+ROOT = Path(__file__).resolve().parent.parent
+NAME = "handout.html"
+KINDS = {
+    "holds": "is run, and holds",
+    "breaks": "a counterexample: it breaks in the same way each time",
+    "limit": "is told, and not shown",
+}
+
+
+def legend() -> list[dict[str, str]]:
+    """The words for how a call ends, in the order and with the meaning of receiptlab.outcomes."""
+    lines = [line.split(maxsplit=1) for line in (outcomes.__doc__ or "").splitlines()]
+    told = {line[0]: line[1] for line in lines if line and line[0] in outcomes.WORDS}
+    return [
+        {
+            "word": word,
+            "mark": style.MARKS[word],
+            "colour": style.COLOURS[word],
+            "ink": style.ink(word),
+            "means": told[word],
+        }
+        for word in outcomes.WORDS
+    ]
+
+
+def handout(rows: list[dict[str, str]], in_site: bool = False) -> str:
+    """The sheet. In the site each id leads to its full sentence."""
+    counts = Counter(row["kind"] for row in rows)
+    return rendered(
+        "handout.html",
+        rows=rows,
+        families=clauses.by_family(rows),
+        kinds=[(kind, means, counts[kind]) for kind, means in KINDS.items()],
+        legend=legend(),
+        numbers=clauses.numbers,
+        harm=style.HARM,
+        clause_page=clauses.PAGE if in_site else "",
+    )
+
+
+def main() -> int:
+    path = ROOT / "build" / "site" / NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = clauses.read(ROOT / "data" / "contract.csv")
+    path.write_text(handout(rows), encoding="utf-8", newline="\n")
+    print(path.relative_to(ROOT))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
