@@ -40,6 +40,11 @@ def test_the_lesson_shows_in_jupyterlab_what_is_stored(reader, path: Path):
     assert reader.problems(path) == []
 
 
+def test_there_are_step_widgets_to_be_walked_through():
+    cells = [cell for path in LESSONS for cell in lab_page.code_cells(notebooks.read(path))]
+    assert any(lab_page.STEPS_CALL in lab_page.source(cell) for cell in cells)
+
+
 # The same function with notebooks that are broken on purpose. The lab reads them from its own copies.
 
 STEPS = """\
@@ -139,11 +144,23 @@ def phone(chromium):
     page.close()
 
 
-def test_every_page_of_the_site_is_whole_on_a_telephone_and_asks_for_nothing(phone, tmp_path: Path):
-    site.build(notebooks.ROOT / "notebooks", tmp_path, notebooks.ROOT / "data/contract.csv")
-    pages = sorted(tmp_path.rglob("*.html"))
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    site.build(notebooks.ROOT / "notebooks", folder, notebooks.ROOT / "data/contract.csv")
+    return folder
+
+
+def test_every_page_of_the_site_is_whole_on_a_telephone_and_asks_for_nothing(phone, built: Path):
+    pages = sorted(built.rglob("*.html"))
     assert len(pages) > len(LESSONS)
     assert {page.name: told for page in pages if (told := phone.problems(page))} == {}
+
+
+def test_the_handout_is_one_sheet_of_paper(phone, built: Path):
+    phone.page.goto((built / "handout.html").as_uri())
+    printed = phone.page.pdf(format="A4", prefer_css_page_size=True, print_background=True)
+    assert browser.pages_of_pdf(printed) == 1
 
 
 def test_what_is_broken_in_a_page_is_told(phone, tmp_path: Path):
