@@ -88,4 +88,4 @@ class Complaints:
 
 def pages_of_pdf(content: bytes) -> int:
     """How many pages a PDF has: its page objects, which Chromium writes uncompressed."""
-    return len(re.findall(rb"/Type\s*/Page\b(?!s)", content))
+    return len(re.findall(rb"/Type\s*/Page\b", content))

@@ -72,6 +72,29 @@ def steps(moves=True, tag="svg"):
     place.add_class("receiptlab-steps-place")
     return shown"""
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'
+PICTURE = shown("image/svg+xml", SVG)
+TABLE = shown("text/html", "<table></table>")
+FROM = "from IPython.display import HTML, display\n"
+# The source of a cell, what it has stored, and what is to be told.
+BROKEN = [
+    (f"{FROM}HTML('<table><tr><td>new</td></tr></table>')", [], ["1 tables are shown, 0 are stored"]),
+    ("import sys\nprint('hm', file=sys.stderr)", [], ["it failed or wrote to stderr: hm"]),
+    ("'no picture'", [PICTURE], ["0 pictures are shown, 1 are stored"]),
+    (
+        f"display({{'image/svg+xml': {SVG[:-1]!r}}}, raw=True)",
+        [PICTURE],
+        ["1 pictures are broken or not to be seen", "0 pictures are shown, 1 are stored"],
+    ),
+    (
+        "HTML('<img src=nowhere.png onerror=\"console.error(17)\">')",
+        [],
+        ["1 pictures are broken or not to be seen"],
+    ),
+    ("HTML('<script>throw new Error(19)</script>')", [TABLE], ["0 tables are shown, 1 are stored"]),
+    (f"display({{'image/svg+xml': {SVG!r}}}, raw=True)", [PICTURE], []),
+    ("1 / 0", [], ["it failed or wrote to stderr: ZeroDivisionError: division by zero"]),
+    ("print('later')", [], ["it was not run"]),
+]
 
 
 @pytest.fixture
@@ -90,28 +113,10 @@ def found(reader, lab, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_what_is_broken_in_a_notebook_is_told(found):
-    picture = shown("image/svg+xml", SVG)
-    assert found(
-        "broken",
-        code("from IPython.display import HTML, display\nHTML('<table><tr><td>new</td></tr></table>')", 1),
-        code("import sys\nprint('careful', file=sys.stderr)", 2),
-        code("'no picture'", 3, picture),
-        code(f"display({{'image/svg+xml': {SVG[:-1]!r}}}, raw=True)", 4, picture),
-        code("HTML('<img src=nowhere.png onerror=\"console.error(17)\">')", 5),
-        code("HTML('<script>throw new Error(19)</script>')", 6, shown("text/html", "<table></table>")),
-        code(f"display({{'image/svg+xml': {SVG!r}}}, raw=True)", 7, picture),
-        code("1 / 0", 8),
-        code("print('later')", 9),
-    ) == [
-        "cell 1: 1 tables are shown, 0 are stored",
-        "cell 2: it failed or wrote to stderr: careful",
-        "cell 3: 0 pictures are shown, 1 are stored",
-        "cell 4: 1 pictures are broken or not to be seen",
-        "cell 4: 0 pictures are shown, 1 are stored",
-        "cell 5: 1 pictures are broken or not to be seen",
-        "cell 6: 0 tables are shown, 1 are stored",
-        "cell 8: it failed or wrote to stderr: ZeroDivisionError: division by zero",
-        "cell 9: it was not run",
+    cells = [code(source, place, *outputs) for place, (source, outputs, _) in enumerate(BROKEN, 1)]
+    told = [f"cell {place}: {line}" for place, (*_, lines) in enumerate(BROKEN, 1) for line in lines]
+    assert found("broken", *cells) == [
+        *told,
         "console: 17",
         "console: 19",
         "console: Failed to load resource: the server responded with a status of 404 (Not Found)",
