@@ -35,7 +35,7 @@ lab: setup
 	@$(IN_VENV) tools/lab.py
 
 test: setup
-	@$(IN_VENV) -m pytest
+	@$(IN_VENV) -m pytest -n auto --maxprocesses=4
 
 run: setup
 	@$(IN_VENV) -m receiptlab run

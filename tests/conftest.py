@@ -12,8 +12,14 @@ import pytest
 from receiptlab import golden
 from receiptlab.contracts.owner import SCHEMA, Owner
 from receiptlab.record import Run
+from receiptlab.scenarios.ablation import ablate
 from receiptlab.store import Store
 from receiptlab.values import sha256
+
+# Python's readline leaves the terminal's size here for child processes, and xdist's workers are such;
+# tables would be cut to it.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
 
 WORK = {"scope": "shop", "work": "order-17"}
 RESULT = WORK | {
@@ -32,6 +38,10 @@ RESULT = WORK | {
 def all_runs() -> tuple[Run, ...]:
     """Every case and every scenario, run once for all tests that only look at them."""
     return tuple(run() for run in golden.experiments())
+
+
+ABLATE = functools.cache(ablate)
+"""The ablation of a contract, done once for all tests that only look at it."""
 
 
 @pytest.fixture

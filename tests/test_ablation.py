@@ -11,11 +11,12 @@ from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.hazards.ablation import first, guard_names, without
 from receiptlab.play import play
 from receiptlab.scenarios.ablation import ablate, label
+from tests.conftest import ABLATE
 
 
 @pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
 def test_exactly_the_cases_that_name_a_guard_notice_that_it_is_gone(contract):
-    ablation = ablate(contract.NAME)
+    ablation = ABLATE(contract.NAME)
     assert sorted(ablation.noticed ^ ablation.named) == []
     assert {guard for guard, _ in ablation.named} == set(guard_names(contract))
 
@@ -23,7 +24,7 @@ def test_exactly_the_cases_that_name_a_guard_notice_that_it_is_gone(contract):
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_the_shortcut_finds_what_the_full_matrix_finds(contract):
     """Leaving out the guards that never acted in a case is sound: the full matrix is the same."""
-    assert ablate(contract, every=True) == ablate(contract)
+    assert ablate(contract, every=True) == ABLATE(contract)
 
 
 def test_a_guard_is_taken_out_or_moved_and_the_contract_stays_whole():

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from tools.renew_constraints import OLDEST
 
 ROOT = Path(__file__).resolve().parent.parent
+CONDA_NAMES = {"playwright-python": "playwright"}  # conda-forge's own `playwright` has no Python in it
 
 
 def bounds(lines: list[str]) -> dict[str, SpecifierSet]:
@@ -34,7 +35,8 @@ def environment() -> dict:
 
 
 def conda_bounds() -> dict[str, SpecifierSet]:
-    return bounds([line for line in environment()["dependencies"] if isinstance(line, str)])
+    found = bounds([line for line in environment()["dependencies"] if isinstance(line, str)])
+    return {CONDA_NAMES.get(name, name): specifier for name, specifier in found.items()}
 
 
 def constraints() -> dict[str, SpecifierSet]:

@@ -1,6 +1,5 @@
 """run --check and run --output: the whole result against the stored one."""
 
-import functools
 import json
 import os
 from dataclasses import replace
@@ -12,9 +11,7 @@ from receiptlab.cases import load
 from receiptlab.cli import main
 from receiptlab.lesson import case
 from receiptlab.play import play
-from tests.conftest import all_runs
-
-ABLATE = functools.cache(golden.ablate)
+from tests.conftest import ABLATE, all_runs
 
 
 @pytest.fixture(scope="module")
