@@ -16,70 +16,60 @@ class Rows:
     """Remembers the rows of some files, to tell what has changed since it looked last."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, _Table] = {}
+        self._files: dict[str, list[_Table]] = {}
 
     def changes(self, files: Mapping[str, Connection]) -> tuple[Change, ...]:
         """The rows that were added, changed or removed since the last look, table by table.
 
-        `files` are open connections by the name that stands before their tables; "" stands for none.
-        A file that is seen for the first time shows what it holds as added.
+        `files` are open connections by the name that stands before their tables; "" stands for none. A file
+        that is seen for the first time shows what it holds as added. Its tables stay what they are then.
         """
         found: list[Change] = []
         for file, db in files.items():
-            for table in _tables(db):
-                name = f"{file}: {table}" if file else table
-                now = _Table(db, table)
-                found += _changes(name, self._tables.get(name), now)
-                self._tables[name] = now
+            if file not in self._files:
+                self._files[file] = [_Table(db, name, file) for name in _tables(db)]
+            for table in self._files[file]:
+                found += table.changes(db)
         return tuple(found)
 
 
 class _Table:
-    """The rows of one table by their primary key."""
+    """One table: its columns, its primary key, and its rows as they were when it was looked at last."""
 
-    def __init__(self, db: Connection, table: str) -> None:
-        about = db.execute(f"PRAGMA table_info({table})").fetchall()
-        self.columns = [name for _, name, *_ in about]
-        self.key = [place for place, column in enumerate(about) if column[5]]
-        rows = db.execute(f"SELECT * FROM {table}").fetchall()
-        self.rows = {self._key(row) if self.key else (n,): row for n, row in enumerate(rows)}
+    def __init__(self, db: Connection, name: str, file: str) -> None:
+        about = db.execute(f"PRAGMA table_info({name})").fetchall()
+        self.name = f"{file}: {name}" if file else name
+        self.columns = [column for _, column, *_ in about]
+        self.key = [place for place, column in enumerate(about) if column[5]] or list(range(len(about)))
+        self.sql = f"SELECT * FROM {name}"
+        self.rows: dict[tuple, tuple] = {}
 
-    def _key(self, row: tuple) -> tuple:
-        return tuple(row[place] for place in self.key)
+    def changes(self, db: Connection) -> list[Change]:
+        """What differs from the last look."""
+        old, rows = self.rows, db.execute(self.sql).fetchall()
+        self.rows = {tuple(row[place] for place in self.key): row for row in rows}
+        found = [self._change(old.get(key), row) for key, row in self.rows.items() if old.get(key) != row]
+        found += [self._change(row, None) for key, row in old.items() if key not in self.rows]
+        if len(found) <= SHOWN:
+            return found
+        return [*found[:SHOWN], Change(self.name, "more", f"{len(found) - SHOWN} more rows of this table")]
 
-    def facts(self, row: tuple, than: tuple | None = None) -> dict[str, object]:
+    def _change(self, old: tuple | None, row: tuple | None) -> Change:
+        what = "added" if old is None else "removed" if row is None else "changed"
+        key = ", ".join(f"{self.columns[place]} {_short((row or old)[place])}" for place in self.key)
+        return Change(self.name, what, key, self._facts(row, old), self._facts(old, row))
+
+    def _facts(self, row: tuple | None, other: tuple | None) -> dict[str, object]:
         """The columns of a row that are filled in; or those alone that differ from another row."""
-        pairs = zip(self.columns, row, than or (None,) * len(row), strict=True)
-        return {name: _short(value) for name, value, other in pairs if value != other}
-
-    def name(self, row: tuple) -> str:
-        """The primary key of a row, in words."""
-        return ", ".join(f"{self.columns[place]} {_short(row[place])}" for place in self.key)
+        if row is None:
+            return {}
+        pairs = zip(self.columns, row, other or (None,) * len(row), strict=True)
+        return {name: _short(value) for name, value, than in pairs if value != than}
 
 
 def _tables(db: Connection) -> list[str]:
     names = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid").fetchall()
     return [name for (name,) in names if not name.startswith("sqlite_")]
-
-
-def _changes(name: str, before: _Table | None, now: _Table) -> list[Change]:
-    old = before.rows if before else {}
-    found = []
-    for key, row in now.rows.items():
-        if key not in old:
-            found.append(Change(name, "added", now.name(row), now.facts(row)))
-        elif row != old[key]:
-            was = now.facts(old[key], row)
-            found.append(Change(name, "changed", now.name(row), now.facts(row, old[key]), was))
-    found += [
-        Change(name, "removed", now.name(row), was=now.facts(row))
-        for key, row in old.items()
-        if key not in now.rows
-    ]
-    if len(found) > SHOWN:
-        rest = len(found) - SHOWN
-        found = [*found[:SHOWN], Change(name, "more", f"{rest} more rows of this table")]
-    return found
 
 
 def _short(value: object) -> object:

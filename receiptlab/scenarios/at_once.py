@@ -75,11 +75,11 @@ def two_keys_at_once() -> Run:
         "accept",
         120,
         Outcome(won.word),
+        rows=False,
         expect={"outcome": "accepted", "counts": [1, 1, 1]},
     )
-    lab.note(
-        "second", "accept", 120, other, expect={"outcome": "refused", "reason": "state", "counts": [1, 1, 1]}
-    )
+    refused = {"outcome": "refused", "reason": "state", "counts": [1, 1, 1]}
+    lab.note("second", "accept", 120, other, rows=False, expect=refused)
     return lab.run()
 
 

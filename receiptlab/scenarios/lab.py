@@ -63,8 +63,13 @@ class Lab:
             outcome = attempt(function, *args, **kwargs)
         return self.note(actor, call, now, outcome, expect=expect, fault=fault, harm=harm)
 
-    def note(self, actor: str, call: str, now: int | None, outcome: Outcome, **facts: object) -> Step:
-        """Record an outcome that was come by in another way, with what the file holds after it."""
+    def note(
+        self, actor: str, call: str, now: int | None, outcome: Outcome, *, rows: bool = True, **facts: object
+    ) -> Step:
+        """Record an outcome that was come by in another way, with what the file holds after it.
+
+        Without `rows` nobody looks at them: where chance decides what stands in them, a run must not say it.
+        """
         counts = self.counted()
         return self.record.add(
             actor,
@@ -76,7 +81,7 @@ class Lab:
             answer=outcome.facts(),
             counts=counts,
             leases=tuple(Lease(*lease) for lease in self.leases()),
-            changes=self._rows.changes(self.files()),
+            changes=self._rows.changes(self.files()) if rows else None,
             wrong=mismatches(facts.get("expect"), facts.get("fault", ""), outcome, counts),
             **facts,
         )
