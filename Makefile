@@ -14,7 +14,7 @@ help:
 	@echo "make bench      measure"
 	@echo "make hazards    every order, power cut, disk fault and kill, at full size (about ten minutes)"
 	@echo "make html       the lessons as pages in build/site, with indexes and a handout"
-	@echo "make workshop   the lessons without their answers in build/workshop"
+	@echo "make workshop   the lessons without their answers, in workshop/"
 	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make lint       look for mistakes in style"
 	@echo "make format     repair the style"

@@ -77,7 +77,9 @@ def mismatches(expect: dict | None, fault: str, outcome: Outcome, counts: tuple[
         for name, value in expect.get("answer", {}).items()
     ]
     return wrong + tuple(
-        f"{name}: expected {wanted}, got {was}" for name, wanted, was in pairs if _differ(wanted, was)
+        f"{name}: expected {wanted}, got {'none' if was == '' else was}"
+        for name, wanted, was in pairs
+        if _differ(wanted, was)
     )
 
 

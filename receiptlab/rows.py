@@ -40,14 +40,16 @@ class _Table:
         about = db.execute(f"PRAGMA table_info({name})").fetchall()
         self.name = f"{file}: {name}" if file else name
         self.columns = [column for _, column, *_ in about]
-        self.key = [place for place, column in enumerate(about) if column[5]] or list(range(len(about)))
+        self.key = [place for place, column in enumerate(about) if column[5]]
         self.sql = f"SELECT * FROM {name}"
         self.rows: dict[tuple, tuple] = {}
 
     def changes(self, db: Connection) -> list[Change]:
         """What differs from the last look."""
         old, rows = self.rows, db.execute(self.sql).fetchall()
-        self.rows = {tuple(row[place] for place in self.key): row for row in rows}
+        # Without a primary key the rows are told apart by their place.
+        keys = (tuple(row[place] for place in self.key) or (number,) for number, row in enumerate(rows))
+        self.rows = dict(zip(keys, rows, strict=True))
         found = [self._change(old.get(key), row) for key, row in self.rows.items() if old.get(key) != row]
         found += [self._change(row, None) for key, row in old.items() if key not in self.rows]
         if len(found) <= SHOWN:

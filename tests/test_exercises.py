@@ -3,8 +3,7 @@
 import contextlib
 import io
 import re
-import subprocess
-from pathlib import Path
+from itertools import pairwise
 from types import FunctionType
 
 import pytest
@@ -91,13 +90,9 @@ def test_the_exercise_is_made_from_its_solution(path):
         "outside of the gaps the exercise is not what its solution makes; run: python -m tools.exercises"
     )
     if there.read_text(encoding="utf-8") != notebooks.to_text(made):
-        assert is_being_filled_in(there), f"{there.name} is not blank; run: python -m tools.exercises"
-
-
-def is_being_filled_in(path: Path) -> bool:
-    """Whether it differs from what was committed: then somebody is at work on it, as is meant."""
-    command = ["git", "diff", "--quiet", "HEAD", "--", path.name]
-    return subprocess.run(command, cwd=path.parent, capture_output=True).returncode != 0
+        assert exercises.is_being_filled_in(there), (
+            f"{there.name} is not blank; run: python -m tools.exercises"
+        )
 
 
 @each_solution
@@ -227,6 +222,24 @@ def test_filling_in_changes_no_outline_and_any_other_edit_does():
     assert exercises.outline(other) != exercises.outline(blank)
 
 
+def test_an_exercise_that_is_being_filled_in_is_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(exercises, "SOLUTIONS", tmp_path)
+    monkeypatch.setattr(exercises, "EXERCISES", tmp_path / "exercises")
+    solved = book("# your turn\nmine = 1\n# until here\njudge.same('x', mine, 1)")
+    notebooks.write(tmp_path / "one.ipynb", solved)
+    assert exercises.main([]) == 0 and exercises.main(["--check"]) == 0
+    made = tmp_path / "exercises" / "one.ipynb"
+    blank = made.read_text()
+    made.write_text(blank.replace("mine = ...", "mine = 7"))
+    capsys.readouterr()
+    assert exercises.main([]) == 0
+    assert capsys.readouterr().out == "one.ipynb: kept, somebody is filling it in\n"
+    assert "mine = 7" in made.read_text()
+    made.write_text(blank.replace("judge.same", "judge.other"))
+    assert exercises.main(["--check"]) == 1 and exercises.main([]) == 0
+    assert made.read_text() == blank
+
+
 def test_cells_that_explain_the_solution_stay_there():
     nb = book("x = 1")
     nb["cells"] += [
@@ -238,13 +251,35 @@ def test_cells_that_explain_the_solution_stay_there():
 # For a room
 
 
-def test_the_workshop_has_everything_and_no_answer(tmp_path):
-    made = workshop.build(notebooks.ROOT / "notebooks", tmp_path / "room")
-    (tmp_path / "room" / "old.ipynb").touch()
-    assert workshop.build(notebooks.ROOT / "notebooks", tmp_path / "room") == made
-    assert sorted((tmp_path / "room").rglob("*.ipynb")) == sorted(made)
-    assert len(made) == 3 * len(LESSONS)
-    for path in made:
+@pytest.fixture(scope="module")
+def room(tmp_path_factory):
+    return workshop.build(notebooks.ROOT / "notebooks", tmp_path_factory.mktemp("room") / "room")
+
+
+def test_the_workshop_has_everything_and_no_answer(room):
+    assert len(room) == 3 * len(LESSONS)
+    for path in room:
         if path.parent.name != "solutions":
             cells = [cell for cell in notebooks.read(path)["cells"] if cell["cell_type"] == "code"]
             assert cells and not any(cell["outputs"] or cell["execution_count"] for cell in cells), path.name
+
+
+def test_the_code_under_a_question_is_folded_and_no_other(room):
+    for path in room[: len(LESSONS)]:
+        cells, folded = notebooks.read(path)["cells"], 0
+        for before, cell in pairwise(cells):
+            hidden = cell["metadata"].get("jupyter", {}).get("source_hidden", False)
+            assert hidden is (workshop.QUESTION in notebooks.joined(before["source"])), (
+                path.name,
+                cell["id"],
+            )
+            folded += hidden
+        assert folded, path.name
+
+
+def test_a_workshop_that_is_there_is_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(workshop, "ROOM", tmp_path)
+    (tmp_path / "mine.ipynb").write_text("my work")
+    assert workshop.main() == 1
+    assert "delete it to have it made anew" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.ipynb"]

@@ -21,15 +21,34 @@ def said(capsys):
 @pytest.mark.parametrize(
     ("mine", "told"),
     [
-        ({4: "refused fence", 5: "accepted"}, "done: all 2 steps end as you said"),
-        ({4: "refused, fence"}, "done: all 1 steps end as you said"),
-        ({4: "refused holder"}, "not yet: step 4 (worker-a accept at 210) does not end as refused holder"),
-        ({4: "refused"}, "not yet: step 4 (worker-a accept at 210) does not end as refused"),
+        ({4: "refused fence", 5: "accepted"}, "done: 2 of 2 steps end as you said"),
+        ({4: "refused, fence"}, "done: 1 of 1 steps end as you said"),
+        (
+            {4: "refused holder"},
+            "not yet: step 4 (worker-a accept at 210) ends as refused, and not with the reason holder",
+        ),
+        (
+            {4: "refused"},
+            "not yet: step 4 (worker-a accept at 210) ends as refused; add its reason, such as 'refused revoked'",
+        ),
         ({5: "accepted", 4: ...}, "not yet: step 4 (worker-a accept at 210): nothing is filled in here"),
         ({9: "accepted"}, "not yet: there is no step 9; the steps are 1 to 5"),
         ({0: "accepted"}, "not yet: there is no step 0; the steps are 1 to 5"),
-        ({"four": "accepted"}, "not yet: there is no step four; the steps are 1 to 5"),
-        ({4: None}, "not yet: step 4 (worker-a accept at 210) does not end as None"),
+        ({"four": "accepted"}, "not yet: there is no step 'four'; the steps are 1 to 5"),
+        (
+            {4: None},
+            "not yet: None is no outcome; choose from accepted, replayed, read, refused, failed, unknown, invalid",
+        ),
+        (
+            {4: "acepted"},
+            "not yet: 'acepted' is no outcome; choose from accepted, replayed, read, refused, failed, unknown, invalid",
+        ),
+        ({4: "accepted"}, "not yet: step 4 (worker-a accept at 210) does not end as accepted"),
+        (
+            {5: "accepted fence"},
+            "not yet: step 5 (worker-b accept at 220) ends as accepted, and has no reason",
+        ),
+        ({"4": "Refused (fence)", 5: ("accepted",)}, "done: 2 of 2 steps end as you said"),
         (..., "not yet: nothing is filled in here"),
         ({}, "not yet: nothing is filled in here"),
         ("accepted", "not yet: this needs the number of each step, such as {3: 'accepted'}"),
@@ -69,10 +88,16 @@ def test_same(mine, told, said):
         ),
         ({3: {"now": ...}}, "not yet: step 3: nothing is filled in here"),
         ({3: ...}, "not yet: nothing is filled in here"),
-        ({33: {"now": 1}}, "not yet: O-06-expired-lease has no step 33; it has 5"),
+        ({33: {"now": 1}}, "not yet: there is no step 33; the steps are 1 to 5"),
         ({3: 159}, "not yet: this needs what to change in each step, such as {3: {'now': 159}}"),
         (159, "not yet: this needs what to change in each step, such as {3: {'now': 159}}"),
-        ({3: {"fault": "never"}}, "not yet: step 3 (worker-a accept at 160) must end as accepted, "),
+        ({3: {"fault": "never"}}, "not yet: your case, step 3: unknown fault 'never'"),
+        (
+            {3: {"falt": "x"}},
+            "not yet: step 3 has no falt; it has scope, work, actor, key, revision, epoch, policy, fence, result_digest, now, and a fault",
+        ),
+        ({3: {"fault": None, "now": 159}}, "done: O-06-expired-lease with your change: "),
+        ({3: {"fault": ["before_commit"]}}, "not yet: your case, step 3: fault in the line must be a text"),
         (..., "not yet: nothing is filled in here"),
     ],
 )
@@ -100,6 +125,14 @@ def broken(call, seen):
     return call.no_such_field
 
 
+def returned(call, seen):
+    return Refused("fence", "mine") if call.fence != seen.work.fence else None
+
+
+def boolean(call, seen):
+    return seen.work.fence == call.fence
+
+
 def never(call, seen):
     return "an answer of my own"
 
@@ -107,13 +140,19 @@ def never(call, seen):
 @pytest.mark.parametrize(
     ("mine", "told"),
     [
-        (lambda call, seen: None, "not yet: accept has no guard <lambda>; it has accept_state, "),
+        (
+            lambda call, seen: None,
+            "not yet: accept has no guard <lambda>; call your function by one of accept_state, ",
+        ),
         (
             older,
             "not yet: O-06-two-things-wrong, step 3 (worker-b accept at 120): reason: expected fence, got holder",
         ),
         (broken, "not yet: F-04-digests: your code raised AttributeError: "),
-        (never, "not yet: F-04-digests, step 9 (worker-a accept at 120): "),
+        (
+            never,
+            "not yet: fence returns 'an answer of my own'; a guard returns nothing, or an answer of the call",
+        ),
         (..., "not yet: nothing is filled in here"),
         ("fence", "not yet: this needs a function"),
     ],
@@ -154,7 +193,7 @@ STRANGER = [like(BASE, 1), like(BASE, 2), like(BASE, 3, expect="refused holder")
 @pytest.mark.parametrize(
     ("guard", "mine", "told"),
     [
-        ("holder", STRANGER, "done: your case holds; without holder, step 3 (worker-b accept at 120): "),
+        ("holder", STRANGER, "done: your case notices: without holder, step 3 (worker-b accept at 120): "),
         (
             "fence",
             STRANGER,
@@ -168,15 +207,41 @@ STRANGER = [like(BASE, 1), like(BASE, 2), like(BASE, 3, expect="refused holder")
         ),
         ("holder", [], "not yet: nothing is filled in here"),
         ("holder", ..., "not yet: nothing is filled in here"),
-        ("holder", '{"actor": "a", "call": "foo"}', "not yet: your case, line 1: unknown call 'foo'"),
-        ("holder", '{"actor": "a", "call":', "not yet: your case, line 1: not JSON: "),
+        ("holder", '{"actor": "a", "call": "foo"}', "not yet: your case, step 1: unknown call 'foo'"),
+        ("holder", '{"actor": "a", "call":', "not yet: your case, step 1: not JSON: "),
         (
             "holder",
             [like(BASE, 1), {"actor": "a"}],
-            "not yet: your case, line 2: call is missing in the line",
+            "not yet: your case, step 2: call is missing in the line",
         ),
-        ("holder", [5], "not yet: your case, line 1: each line must be an object in braces"),
+        ("holder", [5], "not yet: your case, step 1: this is no call; `like` makes one"),
         ("holder", [{"actor": object()}], "not yet: your case: a line cannot be written as JSON: "),
+        (
+            "holder",
+            [like(BASE, 9)],
+            "not yet: like('O-08-same-fence-wrong-holder', 9, …): there is no step 9; the steps are 1 to 4",
+        ),
+        (
+            "holder",
+            [like(BASE, 0)],
+            "not yet: like('O-08-same-fence-wrong-holder', 0, …): there is no step 0",
+        ),
+        ("holder", [like("O-99", 1)], "not yet: like('O-99', 1, …): there is no case O-99"),
+        (
+            "holder",
+            [like(BASE, 1, expect="rejected")],
+            "not yet: like('O-08-same-fence-wrong-holder', 1, …): 'rejected' is no outcome",
+        ),
+        (
+            "holder",
+            [like(BASE, 1, fault="after_recept")],
+            "not yet: your case, step 1: unknown fault 'after_recept'",
+        ),
+        (
+            "holder",
+            [like(BASE, 1), like(BASE, 2), like(BASE, 3)],
+            "not yet: your case holds, and comes out the same when holder is left out of accept; no call says how",
+        ),
         ("holder", 5, "not yet: this needs a list of calls"),
         (
             "holder",
@@ -201,9 +266,34 @@ def test_a_whole_case_file_can_be_given(said):
 def test_tell_shows_calls_and_not_how_they_end(said):
     judge.tell("O-02-answer-lost")
     told = said()
-    assert told.splitlines()[0].startswith("in every call: scope shop, work order-17, ")
+    assert told.splitlines()[0].startswith("the same wherever it is given: scope shop, work order-17, ")
     assert told.splitlines()[3] == " 3 worker-a  accept  now 120  [after_commit]"
     assert not any(word in told for word in ("accepted", "replayed", "unknown"))
+
+
+@pytest.mark.parametrize(
+    "expect", ["refused holder", "refused (holder)", "Refused: holder", ("refused", "holder")]
+)
+def test_an_expectation_may_be_put_in_more_than_one_way(expect):
+    assert like(BASE, 3, expect=expect)["expect"] == {"outcome": "refused", "reason": "holder"}
+
+
+@pytest.mark.parametrize(
+    ("mine", "told"),
+    [
+        ({3: {"now": 159}}, "done: "),
+        ({2: {"until": 200}}, "not yet: step 2: you may change now, and not until"),
+        ({3: {"now": 159}, 5: {"now": 300}}, "not yet: change one step, and not 2"),
+    ],
+)
+def test_a_change_may_be_of_some_arguments_alone(mine, told, said):
+    judge.changed("O-06-expired-lease", mine, ends={3: "accepted"}, only=["now"])
+    assert said().startswith(told)
+
+
+def test_steps_that_are_asked_for_are_counted(said):
+    judge.predicted(case(REPLACED), {4: "refused fence"}, steps=2)
+    assert said() == "not yet: 2 steps are asked for; you have 1"
 
 
 def test_like_changes_what_is_named_and_nothing_else():

@@ -25,7 +25,7 @@ def said(capsys):
     [
         (
             like(BASE, 5, revision=2, expect="refused revoked"),
-            "done: your case holds; with those guards of accept, step 5 (worker-a accept at 140): reason: "
+            "done: your case notices: with those guards of accept, step 5 (worker-a accept at 140): reason: "
             "expected revoked, got key-reused",
         ),
         (
@@ -36,7 +36,7 @@ def said(capsys):
             like(BASE, 5, revision=2, expect="refused key-reused"),
             "not yet: with the contract as it is, step 5 (worker-a accept at 140): reason: expected key-reused",
         ),
-        ({"actor": "a", "call": "foo"}, "not yet: your case, line 5: unknown call 'foo'"),
+        ({"actor": "a", "call": "foo"}, "not yet: your case, step 5: unknown call 'foo'"),
     ],
 )
 def test_a_case_that_tells_an_order_apart(last, told, said):
@@ -50,7 +50,7 @@ def test_a_guard_too_many_is_told_apart(said):
     assert said() == "not yet: your case holds, and comes out the same with those guards of cancel"
     story = [*BEFORE[:2], BEFORE[3], cancelled]
     judge.tells_apart(Owner, "cancel", ["not_found", owner.revoked, "cancel_state"], story)
-    assert said().startswith("done: your case holds; with those guards of cancel, step 4 (operator cancel")
+    assert said().startswith("done: your case notices: with those guards of cancel, step 4 (operator cancel")
 
 
 @pytest.mark.parametrize(

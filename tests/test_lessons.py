@@ -167,3 +167,12 @@ def test_a_word_is_explained_before_it_is_used(word: str):
     for lesson in CELLS:
         if lesson < EXPLAINED[word]:
             assert not re.search(rf"\b{word}", prose(lesson), re.I), lesson
+
+
+def test_where_to_go_on_is_the_table_of_the_readme():
+    row = r"(?m)^\| \[[^]]+\]\((?:notebooks/)?(\w+)\.ipynb\) \| (.+?) \|(?: .+? \|)?? (\d+) \|"
+    told = re.findall(row, "\n".join(sources("00_start_here", "markdown")))
+    assert told == re.findall(row, (ROOT / "README.md").read_text(encoding="utf-8"))[1:]
+    assert [name for name, _, _ in told] == list(CELLS)[1:]
+    for name, _, minutes in told:
+        assert f" **Minutes:** {minutes}. " in joined(CELLS[name][0]["source"]), name

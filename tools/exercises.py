@@ -8,6 +8,7 @@ tag `solution` is left out.
 import argparse
 import ast
 import copy
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -93,21 +94,34 @@ def path_of(solution: Path) -> Path:
     return EXERCISES / solution.name
 
 
+def is_being_filled_in(path: Path) -> bool:
+    """Whether it differs from what was committed, or nobody can tell: then somebody is at work on it."""
+    command = ["git", "diff", "--quiet", "HEAD", "--", path.name]
+    return subprocess.run(command, cwd=path.parent, capture_output=True).returncode != 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Make the exercises from the solutions.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail where one differs")
     options = parser.parse_args(arguments)
     EXERCISES.mkdir(exist_ok=True)
-    differ = False
-    for solution in sorted(SOLUTIONS.glob("*.ipynb")):
-        text, path = notebooks.to_text(exercise(notebooks.read(solution))), path_of(solution)
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        differ = True
-        if not options.check:
-            path.write_text(text, encoding="utf-8", newline="\n")
-        print(f"{path.name}: {'differs from its solution' if options.check else 'made'}")
+    differ = [path for path in sorted(SOLUTIONS.glob("*.ipynb")) if _made(path, options.check)]
     return 1 if differ and options.check else 0
+
+
+def _made(solution: Path, only_look: bool) -> bool:
+    """Make one exercise. Says whether the one that was there is not what the solution makes."""
+    made, path = exercise(notebooks.read(solution)), path_of(solution)
+    text = notebooks.to_text(made)
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    if path.exists() and outline(notebooks.read(path)) == outline(made) and is_being_filled_in(path):
+        print(f"{path.name}: kept, somebody is filling it in")
+        return False
+    if not only_look:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    print(f"{path.name}: {'differs from its solution' if only_look else 'made'}")
+    return True
 
 
 if __name__ == "__main__":

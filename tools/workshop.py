@@ -1,7 +1,8 @@
-"""The lessons without their answers, for a room: python -m tools.workshop
+"""The lessons without their answers, to think first and to write in: python -m tools.workshop
 
-Writes build/workshop: the lessons without outputs, the exercises blank, the solutions as they are. The links
-between them stay as they are, so nothing else has to be there.
+Makes the folder `workshop`: the lessons without outputs, with the cell under each question folded, because
+its asserts are the answer; the exercises blank; the solutions as they are. Somebody's work may be in it, so
+it is never written over.
 """
 
 import copy
@@ -11,39 +12,49 @@ from pathlib import Path
 
 from tools import exercises, notebooks
 
-ROOM = notebooks.ROOT / "build" / "workshop"
+ROOM = notebooks.ROOT / "workshop"
+QUESTION = "**Predict before you run:**"
 
 
 def cleared(nb: dict) -> dict:
-    """A copy without outputs."""
+    """A copy without outputs, in which the code under a question is folded until somebody opens it."""
     nb = copy.deepcopy(notebooks.normalised(nb))
+    asked = False
     for cell in nb["cells"]:
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
+            if asked:
+                cell["metadata"]["jupyter"] = {"source_hidden": True}
+        asked = QUESTION in cell["source"]
     return nb
 
 
 def build(lessons: Path, room: Path) -> list[Path]:
-    """Make the folder anew; return what is in it, the lessons first."""
-    if room.exists():
-        shutil.rmtree(room)
+    """Fill the folder, which must not be there yet; return what is in it, the lessons first."""
     (room / "exercises").mkdir(parents=True)
     (room / "solutions").mkdir()
     made = []
     for path in sorted(lessons.glob("*.ipynb")):
-        notebooks.write(room / path.name, cleared(notebooks.read(path)))
+        _write(room / path.name, cleared(notebooks.read(path)))
         made.append(room / path.name)
     for path in sorted((lessons / "solutions").glob("*.ipynb")):
-        notebooks.write(room / "exercises" / path.name, exercises.exercise(notebooks.read(path)))
+        _write(room / "exercises" / path.name, exercises.exercise(notebooks.read(path)))
         shutil.copy(path, room / "solutions" / path.name)
         made += [room / "exercises" / path.name, room / "solutions" / path.name]
     return made
 
 
+def _write(path: Path, nb: dict) -> None:
+    path.write_text(notebooks.to_text(nb), encoding="utf-8", newline="\n")
+
+
 def main() -> int:
+    if ROOM.exists():
+        print(f"{ROOM.name}/ is there already, perhaps with somebody's work; delete it to have it made anew")
+        return 1
     made = build(notebooks.ROOT / "notebooks", ROOM)
     first = made[0].relative_to(notebooks.ROOT).as_posix()
-    print(f"{len(made)} notebooks; open {first} in JupyterLab (make lab)")
+    print(f"{len(made)} notebooks; call make lab, and open {first} in the list of files on the left")
     return 0
 
 

@@ -49,8 +49,8 @@ _LOOK = """SELECT id, identity, revision, processor, processor_revision, state, 
         (SELECT result FROM attempt WHERE work = work.id ORDER BY number)) FROM work WHERE """
 _COUNTS = "SELECT processor, state, count(*) FROM work GROUP BY processor, state ORDER BY processor, state"
 _LEASES = """SELECT 'work ' || id, holder, fence, due FROM work WHERE state = 'claimed' UNION ALL
-    SELECT CASE namespace WHEN '' THEN processor ELSE namespace || ', ' || processor END, holder, token,
-    expires_at
+    SELECT 'queue ' || CASE namespace WHEN '' THEN processor ELSE namespace || ', ' || processor END,
+    holder, token, expires_at
     FROM lease WHERE holder IS NOT NULL ORDER BY 1, 3"""
 
 

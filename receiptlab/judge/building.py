@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 
 from receiptlab.cases import own_cases
 from receiptlab.contracts.shape import Contract, Guard
@@ -15,7 +16,7 @@ def guard(contract: type[Contract], call: str, answer: Guard) -> str:
     own = [each.__name__ for each in contract.GUARDS[call]]
     name = getattr(filled(answer, Callable, "a function"), "__name__", repr(answer))
     if name not in own:
-        raise NotYet(f"{call} has no guard {name}; it has {', '.join(sorted(own))}")
+        raise NotYet(f"{call} has no guard {name}; call your function by one of {', '.join(sorted(own))}")
     return judged(contract, call, [answer if each == name else each for each in own])
 
 
@@ -45,4 +46,21 @@ def resolved(contract: type[Contract], call: str, answer: Sequence[str | Guard])
     for each in answer:
         if not callable(each) and each not in own:
             raise NotYet(f"{call} has no guard {each!r}; it has {', '.join(sorted(own))}")
-    return tuple(each if callable(each) else own[each] for each in answer)
+    return tuple(written(each) if callable(each) else own[each] for each in answer)
+
+
+def written(guard: Guard) -> Guard:
+    """A guard that a learner wrote. Raises NotYet where it returns what no guard returns."""
+
+    @wraps(guard)
+    def watched(call: object, seen: object) -> object:
+        saved = guard(call, seen)
+        if isinstance(saved, BaseException):
+            raise NotYet(f"{guard.__name__} returns {type(saved).__name__}; it must raise it")
+        if saved is not None and not hasattr(saved, "outcome"):
+            raise NotYet(
+                f"{guard.__name__} returns {saved!r}; a guard returns nothing, or an answer of the call"
+            )
+        return saved
+
+    return watched

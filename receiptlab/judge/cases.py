@@ -5,14 +5,25 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from receiptlab.caseformat import Call, Case, CaseError, read_case
 from receiptlab.cases import load
+from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.shape import Contract, Guard
 from receiptlab.hazards.ablation import without
-from receiptlab.judge.answers import NotYet, attempted, checks, filled, first_wrong, place, readings, step_of
+from receiptlab.judge.answers import (
+    NotYet,
+    attempted,
+    checks,
+    filled,
+    first_wrong,
+    numbered,
+    place,
+    readings,
+    spelled,
+    step_of,
+)
 from receiptlab.judge.building import resolved
 
 
@@ -21,7 +32,7 @@ def tell(case: Case | str) -> None:
     case = load(case) if isinstance(case, str) else case
     everywhere = _everywhere(case.calls)
     if everywhere:
-        print("in every call:", _arguments(everywhere))
+        print("the same wherever it is given:", _arguments(everywhere))
     for number, call in enumerate(case.calls, 1):
         args = {name: call.args[name] for name in call.args if name not in (*everywhere, "actor")}
         words = filter(None, (call.actor, call.call, _arguments(args), call.fault and f"[{call.fault}]"))
@@ -51,17 +62,25 @@ CHANGES = "what to change in each step, such as {3: {'now': 159}}"
 
 
 @checks
-def changed(name: str, answer: Mapping[int, Mapping[str, object]], ends: Mapping[int, str]) -> str:
+def changed(
+    name: str,
+    answer: Mapping[int, Mapping[str, object]],
+    ends: Mapping[int, str],
+    only: Sequence[str] = (),
+) -> str:
     """Play a case of the lab with some arguments changed, and see whether steps end as `ends` says.
 
-    `answer` has, by the number of the step, what to change; `fault` can be changed too.
+    `answer` has, by the number of the step, what to change; `fault` can be changed too. With `only` nothing
+    but these may be, in one step.
     """
-    calls = list(load(name).calls)
-    for number, changes in filled(answer, dict, CHANGES).items():
-        if number not in range(1, len(calls) + 1):
-            raise NotYet(f"{name} has no step {number}; it has {len(calls)}")
-        calls[number - 1] = _with(calls[number - 1], filled(changes, dict, CHANGES), number)
-    run = attempted(replace(load(name), calls=tuple(calls)))
+    case = load(name)
+    lines = [_line(call) for call in case.calls]
+    for given, changes in filled(answer, dict, CHANGES).items():
+        number = numbered(given, len(lines))
+        lines[number - 1] = _with(lines[number - 1], filled(changes, dict, CHANGES), number, only)
+    if only and len(answer) > 1:
+        raise NotYet(f"change one step, and not {len(answer)}")
+    run = attempted(read(CONTRACTS[case.contract], lines))
     for number, words in ends.items():
         step = step_of(run, number)
         if words.split() not in (*readings(step), [step.outcome]):
@@ -69,31 +88,50 @@ def changed(name: str, answer: Mapping[int, Mapping[str, object]], ends: Mapping
     return f"{name} with your change: {run.story}"
 
 
-def _with(call: Call, changes: Mapping[str, object], number: int) -> Call:
+def _line(call: Call) -> dict:
+    """A call as a line of a case file, without what it expects."""
+    line = {"actor": call.actor, "call": call.call, "args": call.args}
+    return line | ({"fault": call.fault} if call.fault else {})
+
+
+def _with(line: dict, changes: Mapping[str, object], number: int, only: Sequence[str]) -> dict:
     if ... in changes.values():
         raise NotYet(f"step {number}: nothing is filled in here")
     for name in changes:
-        if name not in call.args and name != "fault":
-            raise NotYet(f"step {number} has no {name}; it has {', '.join(call.args)}")
-    args = call.args | {name: value for name, value in changes.items() if name != "fault"}
-    actor = args.get("actor", call.actor)
-    return replace(call, args=args, actor=actor, fault=changes.get("fault", call.fault))
+        if name not in (*line["args"], "fault"):
+            raise NotYet(f"step {number} has no {name}; it has {', '.join(line['args'])}, and a fault")
+        if only and name not in only:
+            raise NotYet(f"step {number}: you may change {' and '.join(only)}, and not {name}")
+    args = line["args"] | {name: value for name, value in changes.items() if name != "fault"}
+    line = line | {"args": args, "actor": args.get("actor", line["actor"])}
+    if "fault" in changes:
+        line.pop("fault", None)
+        line |= {"fault": changes["fault"]} if changes["fault"] else {}
+    return line
+
+
+WRONG = "not yet"
 
 
 def like(name: str, number: int, expect: str = "", **changes: object) -> dict:
     """A call like the one at this step of a case of the lab, as a line of a case file.
 
-    `changes` are arguments, or `fault`; `expect` is "accepted", or "refused fence" with the reason.
+    `changes` are arguments, or `fault`; `expect` is "accepted", or "refused fence" with the reason. What is
+    wrong with it is told by the check that reads the line.
     """
-    call = load(name).calls[number - 1]
+    try:
+        calls = load(name).calls
+        line = _line(calls[numbered(number, len(calls)) - 1])
+        word, *reason = spelled(expect) if expect else [""]
+    except (NotYet, CaseError) as error:
+        return {WRONG: f"like({name!r}, {number!r}, …): {error}"}
     fault = changes.pop("fault", "")
-    args = call.args | changes
-    line = {"actor": args.get("actor", call.actor), "call": call.call, "args": args}
-    if fault:
-        line["fault"] = fault
-    if expect:
-        word, _, reason = expect.partition(" ")
-        line["expect"] = {"outcome": word} | ({"reason": reason} if reason else {})
+    line["args"] = line["args"] | changes
+    line["actor"] = line["args"].get("actor", line["actor"])
+    line.pop("fault", None)
+    line |= {"fault": fault} if fault else {}
+    if word:
+        line["expect"] = {"outcome": word} | ({"reason": " ".join(reason)} if reason else {})
     return line
 
 
@@ -102,10 +140,7 @@ def read(contract: type[Contract], answer: str | Iterable[dict]) -> Case:
 
     Raises CaseError.
     """
-    try:
-        lines = answer.strip().splitlines() if isinstance(answer, str) else list(map(json.dumps, answer))
-    except TypeError as error:
-        raise CaseError(f"your case: a line cannot be written as JSON: {error}") from None
+    lines = answer.strip().splitlines() if isinstance(answer, str) else _lines(answer)
     own_head = bool(lines) and '"case"' in lines[0]
     head = [] if own_head else [json.dumps({"case": "your case", "contract": contract.NAME})]
     with tempfile.TemporaryDirectory(prefix="receiptlab-") as folder:
@@ -117,10 +152,24 @@ def read(contract: type[Contract], answer: str | Iterable[dict]) -> Case:
             raise CaseError(_placed(str(error).removeprefix(str(path)), len(head))) from None
 
 
+def _lines(answer: Iterable[dict]) -> list[str]:
+    """The calls as lines of a file. Raises CaseError for what is none."""
+    for number, line in enumerate(answer, 1):
+        if not isinstance(line, dict):
+            raise CaseError(f"your case, step {number}: this is no call; `like` makes one")
+        if WRONG in line:
+            raise CaseError(line[WRONG])
+    try:
+        return [json.dumps(line) for line in answer]
+    except TypeError as error:
+        raise CaseError(f"your case: a line cannot be written as JSON: {error}") from None
+
+
 def _placed(told: str, added: int) -> str:
     """A message of the reader with the line as its writer counts."""
     number, _, rest = told.removeprefix(":").partition(":")
-    return f"your case, line {int(number) - added}:{rest}" if number.isdigit() else f"your case{told}"
+    where = "step" if added else "line"
+    return f"your case, {where} {int(number) - added}:{rest}" if number.isdigit() else f"your case{told}"
 
 
 @checks
@@ -159,5 +208,6 @@ def _apart(
         raise NotYet(f"with the contract as it is, {first_wrong(run)}")
     broken = attempted(case, other)
     if broken.held:
-        raise NotYet(f"your case holds, and comes out the same {same}")
-    return f"your case holds; {differs}, {first_wrong(broken)}"
+        hint = "" if any(call.expect for call in case.calls) else "; no call says how it must end (expect=)"
+        raise NotYet(f"your case holds, and comes out the same {same}{hint}")
+    return f"your case notices: {differs}, {first_wrong(broken)}"

@@ -84,7 +84,8 @@ def _recovered(after: str, answer: Callable, calm: Call, left: Case, committed: 
             raise CaseError(f"{left.name}, {first_wrong(run)}")
         given = _given(after, answer, contract, calm)
         if not any(_alike(given, step) for step in right):
-            raise NotYet(f"{after} your function {_words(given)}; right is {_right(right[0], calm)}")
+            what = _otherwise(given, right[0])
+            raise NotYet(f"{after} your function {_words(given)}; right is {_right(right[0], calm)}{what}")
         if left_behind := _left_behind(contract):
             raise NotYet(f"{after} your function {left_behind}")
         if differs := _differing(content if committed else wanted, contract.store.db):
@@ -129,6 +130,15 @@ def _words(given: Outcome) -> str:
 def _right(step: Step, call: Call) -> str:
     is_answer = step.outcome in ("accepted", "replayed")
     return f"what {call.call} answers" if is_answer else " ".join(readings(step)[0])
+
+
+def _otherwise(given: Outcome, step: Step) -> str:
+    """The fields of the answer that are not as they should be."""
+    facts = given.facts()
+    if not facts or facts.keys() != step.answer.keys():
+        return ""
+    names = [name for name in facts if facts[name] != step.answer[name]]
+    return f"; {', '.join(f'{name} is {facts[name]}, not {step.answer[name]}' for name in names)}"
 
 
 def _left_behind(contract: Contract) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from receiptlab.cases import own_cases
 from receiptlab.contracts.shape import Contract, Guard
 from receiptlab.judge.answers import NotYet, attempted, checks, filled, first_wrong
+from receiptlab.judge.building import written
 
 LISTS = "a list of guards for each call, such as {'accept': ['fence']}"
 
@@ -27,7 +28,7 @@ def guarded(
         if given.get(call, ...) in (..., [], ()):
             raise NotYet(f"{call}: nothing is filled in here")
     own = {guard.__name__: guard for call in calls for guard in contract.GUARDS[call]}
-    mine = {call: _resolved(call, filled(each, (list, tuple), LISTS), own) for call, each in given.items()}
+    mine = {call: _resolved(call, _listed(call, each), own) for call, each in given.items()}
     cases = [case for case in own_cases() if case.contract == contract.NAME]
     for case in cases:
         run = attempted(case, contract.GUARDS | mine)
@@ -37,8 +38,14 @@ def guarded(
     return f"{told} all {len(cases)} cases of {contract.NAME} come out as they should"
 
 
+def _listed(call: str, answer: object) -> Sequence[str | Guard]:
+    if not isinstance(answer, (list, tuple)):
+        raise NotYet(f"{call}: this needs a list, such as ['fence'], also for one guard")
+    return filled(answer)
+
+
 def _resolved(call: str, answer: Sequence[str | Guard], own: Mapping[str, Guard]) -> tuple[Guard, ...]:
     for each in answer:
         if not callable(each) and each not in own:
             raise NotYet(f"{call}: there is no guard {each!r}; there are {', '.join(sorted(own))}")
-    return tuple(each if callable(each) else own[each] for each in answer)
+    return tuple(written(each) if callable(each) else own[each] for each in answer)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Iterator
 
 from receiptlab.record import Change, Run, Step
@@ -153,7 +154,8 @@ def _changed(change: Change) -> str:
     names = {**change.was, **change.row}
     columns = ", ".join(_column(name, change) for name in names)
     what = "" if change.what == "more" else change.what
-    cells = (_text(change.table), f"{_SIGNS[change.what]} {what}", _text(change.key), columns)
+    key = re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}\b", r"\1…", change.key)
+    cells = (_text(change.table), f"{_SIGNS[change.what]} {what}", _text(key), columns)
     styles = ("white-space:nowrap",) * 2 + ("",) * 2
     told = (
         f'<td style="text-align:left;vertical-align:top;{style}">{cell}</td>'

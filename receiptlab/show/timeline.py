@@ -24,7 +24,7 @@ from receiptlab.show.style import (
     settings,
 )
 
-_EVENT, _LANE, _LEFT, _HEAD, _FOOT = 1.42, 0.98, 1.5, 0.45, 0.5  # inches
+_EVENT, _LANE, _LEFT, _RIGHT, _HEAD, _FOOT = 1.42, 0.98, 1.5, 0.4, 0.45, 0.5  # inches
 _A_ROW = 7  # events side by side before the drawing goes on below
 MAX_EVENTS, MAX_ACTORS = 200, 12
 _DATABASE = "database"
@@ -58,7 +58,7 @@ def timeline(run: Run, until: int | None = None) -> Picture:
     told = replace(run, steps=run.steps[:until])
     clauses = textwrap.shorten(", ".join(run.clauses), 40, placeholder=" …")
     head = f"{run.title}   {clauses}"
-    width = max(_LEFT + _EVENT * min(len(run.steps), _A_ROW) + 0.2, 0.1 * len(head) + 0.5)
+    width = max(_LEFT + _EVENT * min(len(run.steps), _A_ROW) + _RIGHT, 0.1 * len(head) + 0.5)
     row_height = _LANE * len(lanes) + _FOOT
     height = _HEAD + row_height * len(rows)
     with settings():
@@ -107,8 +107,8 @@ def _draw_row(axes, run: Run, steps: tuple[Step, ...], lanes: list[str]) -> None
             textcoords="offset points",
             ha="right",
             va="top",
-            fontsize=6.8,
-            color=GREY,
+            fontsize=7.5,
+            color=BLACK,
         )
 
 
@@ -139,7 +139,10 @@ def _bars(run: Run, lanes: list[str]) -> list[_Bar]:
         end, expired = _end(run, lease, start.number)
         lane = start.actor if start.actor in lanes else lanes[-1]
         slot = sum(1 for bar in bars if bar.lane == lane and bar.end > start.number)
-        words = f"fence {lease.fence}, {'expired at' if expired else 'until'} {lease.until}"
+        number = (
+            "token" if lease.on.startswith("queue ") else "fence"
+        )  # a queue's lease has a token of its own
+        words = f"{number} {lease.fence}, {'expired at' if expired else 'until'} {lease.until}"
         bars.append(_Bar(lane, start.number, end, words, expired, slot))
     return bars
 
@@ -167,7 +170,7 @@ def _draw_bar(axes, bar: _Bar, y: int, left: float, right: float) -> None:
 def _draw_call(axes, step: Step, y: int, database: int) -> None:
     colour, x = COLOURS[step.outcome], step.number
     before_commit = step.outcome == "unknown" and step.fault not in ("", "after_commit")
-    reached = database - 0.16 if not before_commit else y + (database - y) * 0.62
+    reached = database - (0.36 if before_commit else 0.16)
     lost = step.outcome == "unknown"
     sent = step.outcome != "invalid"
     if sent:

@@ -28,7 +28,7 @@ def waits(of_items: Mapping[str, Sequence[int]], longest: Sequence[int]) -> Pict
         axes.set_xticks(attempts, [f"after {n}" for n in attempts], color=BLACK)
         axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel("failed attempts", color=GREY)
-        axes.set_ylabel("milliseconds to the next one", color=GREY)
+        axes.set_ylabel("milliseconds to the next try", color=GREY)
         axes.tick_params(length=0)
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.02))
         return picture(figure, f"waits of {len(of_items)} items over {len(longest)} attempts")

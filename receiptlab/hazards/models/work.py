@@ -166,7 +166,7 @@ class WorkModel(ReservingModel):
         for (namespace, processor), (token, holder, until) in self.leased.items():
             if holder is not None:
                 on = f"{namespace}, {processor}" if namespace else processor
-                held.append((on, holder, token, until))
+                held.append((f"queue {on}", holder, token, until))
         return held
 
     def state(self) -> dict[str, list[tuple]]:
