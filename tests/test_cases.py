@@ -85,7 +85,7 @@ def test_a_wrong_expectation_is_told_and_not_hidden(tmp_path):
     assert not run.held
     assert run.steps[0].wrong == (
         "outcome: expected refused, got accepted",
-        "reason: expected exists, got ",
+        "reason: expected exists, got none",
         "counts: expected [1, 0, 0], got [0, 0, 0]",
         "answer fence: expected 2, got nothing",
     )

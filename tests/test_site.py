@@ -26,9 +26,9 @@ TEXTS = {
     "| a | b |\n|---|---|\n| 1 | 2 |\n\n"
     "**What this does not prove.** That O-4 is so.\n\n**Predict:** nothing.\n\n"
     "[Code](../receiptlab/store.py), [web](https://example.org/x.ipynb), $x$.",
-    "exercises/01_owner": "# Think about it\n\n[Lesson](../01_owner.ipynb), [code](../../receiptlab/store.py), "
+    "solutions/01_owner": "# Solutions: Think about it\n\n[Lesson](../01_owner.ipynb). **Minutes:** 35. "
+    "[Code](../../receiptlab/store.py), [exercises](../exercises/01_owner.ipynb), "
     "[solution](../solutions/01_owner.ipynb), [clause](../01_owner.ipynb#More-(O-1-to-O-3)).",
-    "solutions/01_owner": "# One solution\n\n[Exercises](../exercises/01_owner.ipynb)",
 }
 GUIDE = (
     "# For who leads\n\nSee [the lesson](01_owner.ipynb), [the solution](solutions/01_owner.ipynb), O-1.\n"
@@ -146,12 +146,6 @@ def test_exercises_solutions_and_notes_may_be_missing(tmp_path: Path):
     assert "facilitator" not in page.lower().replace("notebooks/facilitator.md", "")
 
 
-def test_a_solution_may_be_missing_beside_its_exercises(tmp_path: Path):
-    out = made(tmp_path, {stem: text for stem, text in TEXTS.items() if not stem.startswith("solutions/")})
-    assert "01_owner-solution.html" not in Page(out / "01_owner.html").links
-    assert "01_owner-exercises.html" in Page(out / "01_owner.html").links
-
-
 def test_a_site_without_a_list_of_clauses_can_be_built(tmp_path: Path):
     pages = site.build(tmp_path, tmp_path / "out", tmp_path / "none.csv")
     assert [page.name for page in pages] == ["index.html"]
@@ -172,8 +166,8 @@ def test_the_index_has_number_title_first_paragraph_minutes_and_clauses(built: P
     entry = between(text, '01 <a href="01_owner.html">The owner</a>', "</li>")
     assert "<p>Its words.</p>" in entry and "20 minutes" in entry
     assert '<a class="clause" href="clauses.html#O-1">O-1</a> to <a' in entry
-    assert '<a href="01_owner-exercises.html">Exercises</a>' in entry
-    assert '<a href="01_owner-solution.html">Solution</a>' in entry
+    assert '<a href="01_owner-exercises.html">Exercises</a>, 35 minutes' in entry
+    assert '<a href="01_owner-solution.html">Solution</a></p>' in entry
 
 
 def test_the_index_of_the_project_has_all_facts_of_each_lesson(real: Path):
@@ -182,6 +176,7 @@ def test_the_index_of_the_project_has_all_facts_of_each_lesson(real: Path):
     for entry in entries:
         assert re.search(r'<h3>\d\d <a href="\w+\.html">[^<]+</a></h3>', entry), entry
         assert "<p><strong>You will see</strong> " in entry and re.search(r"\d+ minutes · <a", entry), entry
+        assert re.search(r'-exercises\.html">Exercises</a>, \d+ minutes · <a', entry), entry
 
 
 # The index by clause
@@ -237,24 +232,42 @@ def test_clauses_in_the_text_lead_to_the_index_by_clause(built: Path):
 # Exercises
 
 
+GAP = "def mine():\n    # your turn\n    return 'answer'\n    # until here"
+CELLS = {"ask": "print('story')", "gap": GAP, "use": "mine()", "more": "x = mine()", "late": "print(x)"}
+
+
+def with_gap(folder: Path) -> Path:
+    """A site with a solution of which a part is for learners to write."""
+    book = {"cells": lesson("# Solutions: The owner")["cells"][:1]}
+    for number, (name, source) in enumerate(CELLS.items(), 1):
+        told = {"output_type": "stream", "name": "stdout", "text": f"output of {name}\nand more\n"}
+        cell = {"cell_type": "code", "id": name, "execution_count": number, "metadata": {}}
+        book["cells"].append(cell | {"source": source, "outputs": [told]})
+    (folder / "solutions").mkdir(exist_ok=True)
+    notebooks.write(folder / "solutions" / "01_owner.ipynb", book)
+    return made(folder, {"01_owner": "# The owner"})
+
+
 def test_exercises_show_what_is_asked_about_and_no_answer(tmp_path: Path):
-    gap = "def mine():\n    # your turn\n    {}\n    # until here"
-    cells = {"ask": "print('story')", "gap": gap, "use": "mine()", "more": "x = mine()", "late": "print(x)"}
-    for folder, answer in (("exercises", "..."), ("solutions", "return 1")):
-        book = {"cells": []}
-        for number, (name, source) in enumerate(cells.items(), 1):
-            told = {"output_type": "stream", "name": "stdout", "text": f"output of {name}\n"}
-            cell = {"cell_type": "code", "id": name, "execution_count": number, "metadata": {}}
-            outputs = [told] if folder == "solutions" else []
-            book["cells"].append(cell | {"source": source.format(answer), "outputs": outputs})
-        (tmp_path / folder).mkdir()
-        notebooks.write(tmp_path / folder / "01_owner.ipynb", book)
-    out = made(tmp_path, {"01_owner": "# The owner"})
-    seen = {
-        page: re.findall(r"output of (\w+)", text_of(out / f"01_owner-{page}.html"))
-        for page in ("exercises", "solution")
-    }
-    assert seen == {"exercises": ["ask"], "solution": list(cells)}
+    out = with_gap(tmp_path)
+    texts = {page: text_of(out / f"01_owner-{page}.html") for page in ("exercises", "solution")}
+    seen = {page: re.findall(r"output of (\w+)\nand more\n", text) for page, text in texts.items()}
+    assert seen == {"exercises": ["ask"], "solution": list(CELLS)}
+    assert {page: "answer" in text for page, text in texts.items()} == {"exercises": False, "solution": True}
+    assert "<title>Exercises: The owner</title>" in texts["exercises"]
+
+
+def test_what_somebody_wrote_into_the_exercises_is_not_published(tmp_path: Path):
+    def texts() -> dict[str, str]:
+        return {path.name: text_of(path) for path in with_gap(tmp_path).iterdir()}
+
+    before = texts()
+    (tmp_path / "exercises").mkdir()
+    filled = lesson("# Mine")
+    filled["cells"][1]["source"] = "mine = 'my own answer'"
+    for name in ("01_owner", "01_owner-Copy1", "notes"):
+        notebooks.write(tmp_path / "exercises" / f"{name}.ipynb", filled)
+    assert texts() == before
 
 
 # Links and files
@@ -304,7 +317,7 @@ def test_lesson_exercises_and_solution_lead_to_each_other_and_not_to_themselves(
 def test_a_file_without_a_page_is_named(built: Path):
     named = '<span class="elsewhere" title="in the project: receiptlab/store.py">'
     assert f"{named}Code</span>" in text_of(built / "01_owner.html")
-    assert f"{named}code</span>" in text_of(built / "01_owner-exercises.html")
+    assert f"{named}Code</span>" in text_of(built / "01_owner-exercises.html")
 
 
 def test_nothing_is_loaded_from_elsewhere(any_site: Path):
@@ -334,7 +347,7 @@ def test_pages_fit_a_phone_and_lead_on(built: Path):
 def test_what_is_wide_has_a_box_to_scroll_in(any_site: Path):
     for path in any_site.glob("*.html"):
         assert Page(path).unboxed == [], path.name
-    assert re.search(r"\.output_subarea, \.wide \{ overflow-x: auto;", text_of(any_site / "style.css"))
+    assert "\npre, .output_subarea, .wide { overflow-x: auto; }\n" in text_of(any_site / "style.css")
 
 
 def test_a_picture_has_words_and_a_legible_size_and_a_table_comes_before_it(built: Path):

@@ -17,25 +17,28 @@ from markupsafe import Markup
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown import markdown2html
 
-from tools import clauses
+from tools import clauses, exercises, notebooks
 
-# Which files become a page, and what it is called. All of them may be missing.
+# Which files become a page, and what it is called. All of them may be missing. Exercises are found by
+# their solution and made from it: in the file itself there may be what a learner has written.
 NAMES = {
-    "*.ipynb": "{}.html",
-    "exercises/*.ipynb": "{}-exercises.html",
-    "solutions/*.ipynb": "{}-solution.html",
-    "FACILITATOR.md": "facilitator.html",
+    "*.ipynb": [("{}.ipynb", "{}.html")],
+    "solutions/*.ipynb": [
+        ("exercises/{}.ipynb", "{}-exercises.html"),
+        ("solutions/{}.ipynb", "{}-solution.html"),
+    ],
+    "FACILITATOR.md": [("{}.md", "facilitator.html")],
 }
 SVG = "image/svg+xml"
 SMALLEST = 0.75  # of its own width: narrower than this a picture scrolls, because its words get too small
 
 
-def find(notebooks: Path) -> dict[str, str]:
+def find(folder: Path) -> dict[str, str]:
     """The page of each file, by the file's path in the folder of the notebooks."""
     found = {}
-    for pattern, name in NAMES.items():
-        for path in sorted(notebooks.glob(pattern)):
-            found[path.relative_to(notebooks).as_posix()] = name.format(path.stem)
+    for pattern, names in NAMES.items():
+        for path in sorted(folder.glob(pattern)):
+            found |= {source.format(path.stem): page.format(path.stem) for source, page in names}
     return found
 
 
@@ -73,12 +76,16 @@ class Page:
         title, first = _first(texts, "h1"), _first(texts, "p")
         self.title = _words(title) if title else self.stem
         self.about = _without_links(first)
-        head = re.search(r"<strong>Clauses:</strong> (.*?)\. <strong>Minutes:</strong> (\d+)", self.body)
-        self.clauses, self.minutes = (Markup(head[1]), head[2]) if head else (Markup(""), "")
+        self.clauses = self._told(r"<strong>Clauses:</strong> (.*?)\. <strong>")
+        self.minutes = self._told(r"<strong>Minutes:</strong> (\d+)")
 
     @property
     def number(self) -> str:
         return self.stem.partition("_")[0]
+
+    def _told(self, pattern: str) -> Markup:
+        found = re.search(pattern, self.body)
+        return Markup(found[1] if found else "")
 
     def shows(self, clause: str) -> list[Section]:
         """The sections whose heading names the clause; where none does, the first whose text does."""
@@ -87,10 +94,8 @@ class Page:
 
 
 def _read_notebook(path: Path, source: str, targets: Targets) -> tuple[str, list[BeautifulSoup]]:
-    notebook = nbformat.read(path, as_version=4)
-    solution = path.parent.parent / "solutions" / path.name
-    if source.startswith("exercises/") and solution.exists():
-        _tell(notebook, nbformat.read(solution, as_version=4))
+    made = source.startswith("exercises/")
+    notebook = _exercises(path) if made else nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             _describe(output.get("data", {}))
@@ -99,14 +104,23 @@ def _read_notebook(path: Path, source: str, targets: Targets) -> tuple[str, list
     return body, exporter.texts
 
 
-def _tell(exercises: nbformat.NotebookNode, solution: nbformat.NotebookNode) -> None:
+def _exercises(path: Path) -> nbformat.NotebookNode:
+    """The blank exercises, made from the solution beside them; the file at the path itself is not read."""
+    solution = nbformat.read(path.parent.parent / "solutions" / path.name, as_version=4)
+    run = notebooks.normalised(solution)
+    blank = nbformat.from_dict(exercises.exercise(run))
+    _tell(blank, nbformat.from_dict(run))
+    return blank
+
+
+def _tell(blank: nbformat.NotebookNode, solution: nbformat.NotebookNode) -> None:
     """Cells without a gap get the outputs of the solution's run, unless they use what a gap has to define.
 
     An exercise has no outputs, and without a kernel a reader would not see what is asked about.
     """
     run = {cell.id: cell for cell in solution.cells}
     answers: set[str] = set()
-    for cell in exercises.cells:
+    for cell in blank.cells:
         if cell.cell_type == "code":
             sets, uses = _names(cell.source)
             same = cell.id in run and run[cell.id].source == cell.source

@@ -67,11 +67,11 @@ class Site:
             after = self.lessons[place + 1] if place + 1 < len(self.lessons) else None
         return {"before": before, "after": after, "beside": self.beside(page)}
 
-    def beside(self, page: Page) -> Links:
+    def beside(self, page: Page) -> list[tuple[Page, str]]:
         """The lesson, the exercises and the solution of one stem, without the page itself."""
         words = {"": "Lesson", "exercises/": "Exercises", "solutions/": "Solution"}
         same = [(self.pages.get(f"{folder}{page.stem}.ipynb"), word) for folder, word in words.items()]
-        return [(other.name, word) for other, word in same if other and other is not page]
+        return [(other, word) for other, word in same if other and other is not page]
 
     # For the templates
 
