@@ -197,10 +197,11 @@ def _draw_call(axes, step: Step, y: int, database: int) -> None:
     axes.plot(
         x, y, marker=SHAPES[step.outcome], markersize=9, color=colour, markeredgecolor="white", zorder=4
     )
+    words = _words(step)
     axes.text(
         x,
-        y - 0.44,
-        _words(step),
+        y - 0.44 - 0.08 * max(0, words.count("\n") - 1),  # a third line would stand on the mark
+        words,
         ha="center",
         va="top",
         fontsize=8,
