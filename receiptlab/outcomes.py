@@ -4,8 +4,8 @@ accepted   it took effect
 replayed   it had taken effect before; the saved receipt came back
 read       it only looked
 refused    the contract said no; nothing was written
-failed     the database could not do it; nothing was written
-unknown    the answer was lost; it may have taken effect
+failed     the database or the file could not do it; nothing was written
+unknown    no answer came; it may have taken effect
 invalid    an argument was wrong; nothing was tried
 """
 

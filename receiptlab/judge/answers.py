@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 
 from receiptlab.caseformat import Case, CaseError
+from receiptlab.cases import own_cases
 from receiptlab.errors import LabError
 from receiptlab.outcomes import WORDS
 from receiptlab.play import play
@@ -54,41 +55,60 @@ def same(about: str, answer: object, truth: object) -> str:
     given = tuple(answer) if isinstance(filled(answer), list) else answer
     if isinstance(given, str) and not isinstance(truth, str):
         raise NotYet(f"{about}: write it without quotes")
+    wanted = tuple(truth) if isinstance(truth, (list, tuple)) else None
+    if wanted is not None and isinstance(given, tuple) and len(given) != len(wanted):
+        raise NotYet(f"{about}: {len(wanted)} are asked for; you have {len(given)}")
     if given != (tuple(truth) if isinstance(truth, list) else truth):
         raise NotYet(f"{about}: {answer!r} is not what the run shows")
     return f"{about}: {answer!r}"
 
 
 @checks
-def predicted(run: Run, answer: Mapping[int, str], steps: int = 1) -> str:
+def predicted(run: Run, answer: Mapping[int, str], steps: Sequence[int] = ()) -> str:
     """`answer` has for some steps, by number, how they end: "accepted", or "refused fence" with the reason.
 
-    A step that is wrong is named, and what it comes to is not. So many `steps` are asked for.
+    A step that is wrong is named, and what it comes to is not. `steps` are the ones that are asked for.
     """
-    for number, words in filled(answer, dict, STEPS).items():
-        step = step_of(run, number)
+    given = {numbered(number, len(run.steps)): words for number, words in filled(answer, dict, STEPS).items()}
+    for number, words in given.items():
+        step = run.steps[number - 1]
         if words is ...:
             raise NotYet(f"{place(step)}: nothing is filled in here")
-        _compare(step, spelled(words))
-    if len(answer) < steps:
-        raise NotYet(f"{steps} steps are asked for; you have {len(answer)}")
+        _compare(run, step, spelled(words))
+    missing = [str(number) for number in steps if number not in given]
+    if missing:
+        raise NotYet(f"steps {', '.join(map(str, steps))} are asked for; {', '.join(missing)} is missing")
     return f"{len(answer)} of {len(answer)} steps end as you said"
 
 
-def _compare(step: Step, words: list[str]) -> None:
-    reading = [word.lower() for word in readings(step)[0]]
-    if words[0] != reading[0]:
+def _compare(run: Run, step: Step, words: list[str]) -> None:
+    outcome, *reason = readings(step)[0]
+    if words[0] != outcome:
         raise NotYet(f"{place(step)} does not end as {words[0]}")
-    if words == reading:
+    given = " ".join(words[1:])
+    if _bare(given) == _bare("".join(reason)):
         return
-    if len(words) == 1:
-        raise NotYet(f"{place(step)} ends as {words[0]}; add its reason, such as '{words[0]} {EXAMPLE}'")
-    if len(reading) == 1:
-        raise NotYet(f"{place(step)} ends as {words[0]}, and has no reason")
-    raise NotYet(f"{place(step)} ends as {words[0]}, and not with the reason {' '.join(words[1:])}")
+    told = f"{place(step)} ends as {outcome}"
+    if not reason:
+        raise NotYet(f"{told}, and has no reason")
+    if not given:
+        how = "what was done to it, as it stands in brackets" if outcome == "unknown" else "its reason"
+        raise NotYet(f"{told}; add {how}")
+    known = _reasons(run.contract)
+    if outcome == "refused" and _bare(given) not in map(_bare, known):
+        raise NotYet(f"{given!r} is no reason of {run.contract}; choose from {', '.join(known)}")
+    raise NotYet(f"{told}, and not with the reason {given}")
 
 
-EXAMPLE = "revoked"
+def _bare(words: str) -> str:
+    """Without what people put between words: before_commit, key-reused, key reused."""
+    return re.sub(r"[-_ ]", "", words).lower()
+
+
+def _reasons(contract: str) -> list[str]:
+    """Every reason with which this contract refuses, by its cases."""
+    expected = [call.expect or {} for case in own_cases() if case.contract == contract for call in case.calls]
+    return sorted({expect["reason"] for expect in expected if expect.get("outcome") == "refused"})
 
 
 def spelled(words: object) -> list[str]:

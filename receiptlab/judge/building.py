@@ -33,6 +33,7 @@ def judged(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -
     """Play every case of the contract with these guards. Raises NotYet with the first step that is wrong."""
     mine = resolved(contract, call, answer)
     cases = [case for case in own_cases() if case.contract == contract.NAME]
+    cases.sort(key=lambda case: case.name.startswith("F"))  # what a guard is for is told before bad arguments
     for case in cases:
         run = attempted(case, contract.GUARDS | {call: mine})
         if not run.held:
@@ -43,7 +44,10 @@ def judged(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -
 def resolved(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -> tuple[Guard, ...]:
     """The guards themselves, for what may be their names. Raises NotYet for a name that `call` has not."""
     own = {guard.__name__: guard for guard in contract.GUARDS[call]}
-    for each in answer:
+    names = [getattr(each, "__name__", each) for each in answer]
+    for each, name in zip(answer, names, strict=True):
+        if names.count(name) > 1:
+            raise NotYet(f"{name} stands there twice")
         if not callable(each) and each not in own:
             raise NotYet(f"{call} has no guard {each!r}; it has {', '.join(sorted(own))}")
     return tuple(written(each) if callable(each) else own[each] for each in answer)

@@ -32,7 +32,7 @@ def tell(case: Case | str) -> None:
     case = load(case) if isinstance(case, str) else case
     everywhere = _everywhere(case.calls)
     if everywhere:
-        print("the same wherever it is given:", _arguments(everywhere))
+        print("in every call that has it:", _arguments(everywhere))
     for number, call in enumerate(case.calls, 1):
         args = {name: call.args[name] for name in call.args if name not in (*everywhere, "actor")}
         words = filter(None, (call.actor, call.call, _arguments(args), call.fault and f"[{call.fault}]"))
@@ -58,7 +58,7 @@ def _arguments(args: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in short.items())
 
 
-CHANGES = "what to change in each step, such as {3: {'now': 159}}"
+CHANGES = "what to change in a step by its number, such as {1: {'until': 90}}"
 
 
 @checks
@@ -113,18 +113,20 @@ def _with(line: dict, changes: Mapping[str, object], number: int, only: Sequence
 WRONG = "not yet"
 
 
-def like(name: str, number: int, expect: str = "", **changes: object) -> dict:
+def like(name: str, step: int = 0, expect: str = "", **changes: object) -> dict:
     """A call like the one at this step of a case of the lab, as a line of a case file.
 
     `changes` are arguments, or `fault`; `expect` is "accepted", or "refused fence" with the reason. What is
     wrong with it is told by the check that reads the line.
     """
+    if not isinstance(name, str):
+        return {WRONG: "like needs the name of a case, in quotes"}
     try:
         calls = load(name).calls
-        line = _line(calls[numbered(number, len(calls)) - 1])
+        line = _line(calls[numbered(step, len(calls)) - 1])
         word, *reason = spelled(expect) if expect else [""]
     except (NotYet, CaseError) as error:
-        return {WRONG: f"like({name!r}, {number!r}, …): {error}"}
+        return {WRONG: f"like({name!r}, {step!r}, …): {error}"}
     fault = changes.pop("fault", "")
     line["args"] = line["args"] | changes
     line["actor"] = line["args"].get("actor", line["actor"])
@@ -200,6 +202,8 @@ def _apart(
     contract: type[Contract], answer: str | Sequence[dict], other: dict, same: str, differs: str
 ) -> str:
     """Play a case with the contract's guards and with others. Raises NotYet where it holds with both."""
+    if isinstance(answer, str) and not answer.lstrip().startswith("{"):
+        raise NotYet("this needs a list of calls, such as [like(base, 1)]")
     case = read(contract, filled(answer, (str, list, tuple), "a list of calls"))
     if case.contract != contract.NAME:
         raise NotYet(f"your case is of the contract {case.contract}; this asks for {contract.NAME}")

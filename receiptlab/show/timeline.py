@@ -163,7 +163,8 @@ def _draw_bar(axes, bar: _Bar, y: int, left: float, right: float) -> None:
     if bar.expired and end == bar.end:
         axes.plot([end, end], [top - 0.03, top + 0.19], color=BLACK, linewidth=1.4, zorder=3)
     if bar.start >= left:  # a bar that goes on from the row above needs no second label
-        below = 0.18 if bar.expired else 0
+        inside = not bar.expired and 0.042 * len(bar.words) < end - start
+        below = 0 if inside else 0.18
         axes.text(start + 0.06, top + 0.09 + below, bar.words, va="center", fontsize=7, color=BLACK, zorder=4)
 
 
