@@ -184,11 +184,17 @@ def steps_problems(page, place: int, cell: dict) -> Iterator[str]:
         yield from walk(widgets)
 
 
+DRAWN = "each => each.src || each.outerHTML"
+
+
 def walk(widget) -> Iterator[str]:
-    """The place follows the buttons, and there is a picture at each; or what is not so first."""
+    """The place follows the buttons, and a picture of its own is there at each; or what is not so first."""
     place = widget.locator(f"{STEPS}-place")
     last = place.inner_text().strip().rpartition(" ")[2]
-    for button, wanted in (("", "1"), ("next step", "2"), ("last step", last), ("first step", "1")):
+    back = str(int(last) - 1) if last.isdecimal() else last
+    way = (("", "1"), ("next step", "2"), ("last step", last), ("previous step", back), ("first step", "1"))
+    pictures = set()
+    for button, wanted in way:
         after = f"after {button or 'the run'} of the step widget"
         if button:
             widget.locator(f'button[title="{button}"]').click()
@@ -199,6 +205,9 @@ def walk(widget) -> Iterator[str]:
         if not comes(lambda: widget.evaluate(HAS_PICTURE)):
             yield f"no picture is shown {after}"
             return
+        pictures.add(widget.locator("img, svg").first.evaluate(DRAWN))
+    if len(pictures) < len({wanted for _, wanted in way}):
+        yield "the step widget shows one picture for more than one step"
 
 
 def comes(true: Callable[[], bool]) -> bool:

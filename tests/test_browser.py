@@ -51,12 +51,12 @@ STEPS = """\
 import ipywidgets as w
 
 
-def steps(moves=True, tag="svg"):
+def steps(moves=True, tag="svg", wide=1):
     place, picture, at = w.Label(), w.HTML(), [1]
 
     def go(step):
         at[0] = min(max(step, 1), 3) if moves else 1
-        place.value, picture.value = f"step {at[0]} of 3", f"<{tag} width='9' height='9'></{tag}>"
+        place.value, picture.value = f"step {at[0]} of 3", f"<{tag} width='{9 + wide * at[0]}' height='9'></{tag}>"
 
     def button(title, step):
         made = w.Button(tooltip=title)
@@ -130,12 +130,14 @@ def test_a_step_widget_that_is_not_as_it_should_be_is_told(found):
         "steps(tag='b')  # show.steps(run)",
         "'none'  # show.steps(run)",
         "steps()",
+        "steps(wide=0)  # show.steps(a frozen picture)",
     ]
     assert found("steps", code(STEPS), *(code(call, place) for place, call in enumerate(calls, 2))) == [
         "cell 3: 'step 1 of 3', not 'step 2 of 3', is told after next step of the step widget",
         "cell 4: no picture is shown after the run of the step widget",
         "cell 5: 0 step widgets are shown, 1 are called for",
         "cell 6: 1 step widgets are shown, 0 are called for",
+        "cell 7: the step widget shows one picture for more than one step",
     ]
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import subprocess
 from itertools import pairwise
 from types import FunctionType
 
@@ -90,9 +91,16 @@ def test_the_exercise_is_made_from_its_solution(path):
         "outside of the gaps the exercise is not what its solution makes; run: python -m tools.exercises"
     )
     if there.read_text(encoding="utf-8") != notebooks.to_text(made):
-        assert exercises.is_being_filled_in(there), (
-            f"{there.name} is not blank; run: python -m tools.exercises"
-        )
+        assert is_uncommitted(there), f"{there.name} is not blank; run: python -m tools.exercises"
+
+
+def is_uncommitted(path):
+    """Whether it differs from what was committed, or nobody can tell: then somebody is at work on it."""
+    command = ["git", "diff", "--quiet", "HEAD", "--", path.name]
+    try:
+        return subprocess.run(command, cwd=path.parent, capture_output=True).returncode != 0
+    except OSError:
+        return True
 
 
 @each_solution
@@ -222,7 +230,21 @@ def test_filling_in_changes_no_outline_and_any_other_edit_does():
     assert exercises.outline(other) != exercises.outline(blank)
 
 
-def test_an_exercise_that_is_being_filled_in_is_kept(tmp_path, monkeypatch, capsys):
+KEPT = "one.ipynb: kept, because somebody has written into it; --force makes it anew\n"
+
+
+@pytest.mark.parametrize(
+    ("was", "written"),
+    [
+        ("mine = ...", "mine = 7"),
+        ("mine = ...", "mine = ("),
+        ("mine = ...", "mine = ...\\n# a note"),
+        ("# until here", "# until"),
+        ('"outputs": []', '"outputs": [{"output_type": "stream", "name": "stdout", "text": "1"}]'),
+        ('"cells"', "no notebook any more"),
+    ],
+)
+def test_an_exercise_that_somebody_has_written_into_is_kept(tmp_path, monkeypatch, capsys, was, written):
     monkeypatch.setattr(exercises, "SOLUTIONS", tmp_path)
     monkeypatch.setattr(exercises, "EXERCISES", tmp_path / "exercises")
     solved = book("# your turn\nmine = 1\n# until here\njudge.same('x', mine, 1)")
@@ -230,14 +252,25 @@ def test_an_exercise_that_is_being_filled_in_is_kept(tmp_path, monkeypatch, caps
     assert exercises.main([]) == 0 and exercises.main(["--check"]) == 0
     made = tmp_path / "exercises" / "one.ipynb"
     blank = made.read_text()
-    made.write_text(blank.replace("mine = ...", "mine = 7"))
+    made.write_text(blank.replace(was, written))
     capsys.readouterr()
     assert exercises.main([]) == 0
-    assert capsys.readouterr().out == "one.ipynb: kept, somebody is filling it in\n"
-    assert "mine = 7" in made.read_text()
-    made.write_text(blank.replace("judge.same", "judge.other"))
+    assert capsys.readouterr().out == KEPT
+    assert made.read_text() == blank.replace(was, written) != blank
+    assert exercises.main(["--force"]) == 0 and made.read_text() == blank
+
+
+def test_a_blank_exercise_that_is_not_as_its_solution_is_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(exercises, "SOLUTIONS", tmp_path)
+    monkeypatch.setattr(exercises, "EXERCISES", tmp_path / "exercises")
+    assert exercises.main([]) == 1, "no solutions"
+    notebooks.write(tmp_path / "one.ipynb", book("# your turn\nmine = 1\n# until here"))
+    assert exercises.main([]) == 0
+    notebooks.write(tmp_path / "one.ipynb", book("# your turn\nyours = 1\n# until here"))
     assert exercises.main(["--check"]) == 1 and exercises.main([]) == 0
-    assert made.read_text() == blank
+    assert "yours = ..." in (tmp_path / "exercises" / "one.ipynb").read_text()
+    notebooks.write(tmp_path / "one.ipynb", book("# your turn\nyours = 1"))
+    assert exercises.main([]) == 1, "no end of the gap"
 
 
 def test_cells_that_explain_the_solution_stay_there():

@@ -322,3 +322,40 @@ def test_like_changes_what_is_named_and_nothing_else():
     assert line["actor"] == line["args"]["actor"] == "worker-z"
     assert (line["fault"], line["expect"]) == ("before_commit", {"outcome": "refused", "reason": "holder"})
     assert line["args"] == case(BASE).steps[2].args | {"actor": "worker-z"}
+
+
+def exits(call, seen):
+    raise SystemExit("enough")
+
+
+@pytest.mark.parametrize(
+    ("check", "told"),
+    [
+        (lambda: judge.same("x", object(), 1), "not yet: x: <object object at"),
+        (
+            lambda: judge.guards(Owner, "accept", [["not_found"], "fence"]),
+            "not yet: there is a list in the list;",
+        ),
+        (
+            lambda: judge.guards(Owner, "accept", [exits]),
+            "not yet: this answer cannot be judged: your code raised SystemExit",
+        ),
+        (lambda: judge.notices(Owner, "accept", "fence", [like(BASE, 1, now=10**5000)]), "not yet: "),
+        (lambda: judge.predicted(case(REPLACED), {"³": "accepted"}), "not yet: there is no step '³'"),
+        (lambda: judge.predicted(case(REPLACED), {4: "refused\nfence\nnot"}), "not yet: "),
+        (lambda: judge.same("x", "y" * 10**6, "z"), "not yet: x: 'yyy"),
+    ],
+)
+def test_whatever_comes_there_is_one_line_and_no_traceback(check, told, said):
+    check()
+    line = said()
+    assert line.startswith(told) and "\n" not in line and len(line) < 1_000
+
+
+def test_ctrl_c_is_not_an_answer():
+    def stopped(call, seen):
+        raise KeyboardInterrupt
+
+    stopped.__name__ = "fence"
+    with pytest.raises(KeyboardInterrupt):
+        judge.guard(Owner, "accept", stopped)

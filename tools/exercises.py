@@ -8,7 +8,6 @@ tag `solution` is left out.
 import argparse
 import ast
 import copy
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -95,28 +94,41 @@ def path_of(solution: Path) -> Path:
 
 
 def is_being_filled_in(path: Path) -> bool:
-    """Whether it differs from what was committed, or nobody can tell: then somebody is at work on it."""
-    command = ["git", "diff", "--quiet", "HEAD", "--", path.name]
-    return subprocess.run(command, cwd=path.parent, capture_output=True).returncode != 0
+    """Whether somebody has written into it: an answer, an output, or something that cannot be read."""
+    try:
+        nb = notebooks.normalised(notebooks.read(path))
+        blank_one = exercise(nb)
+    except (OSError, ValueError, KeyError, TypeError, SyntaxError):
+        return True
+    return nb["cells"] != blank_one["cells"]
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Make the exercises from the solutions.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail where one differs")
+    parser.add_argument("--force", action="store_true", help="write over exercises with answers, too")
     options = parser.parse_args(arguments)
+    solutions = sorted(SOLUTIONS.glob("*.ipynb"))
+    if not solutions:
+        print(f"there are no solutions in {SOLUTIONS}")
+        return 1
     EXERCISES.mkdir(exist_ok=True)
-    differ = [path for path in sorted(SOLUTIONS.glob("*.ipynb")) if _made(path, options.check)]
+    try:
+        differ = [path for path in solutions if _made(path, options.check, options.force)]
+    except (BadSolution, ValueError, KeyError) as error:
+        print(f"no exercise can be made: {error}")
+        return 1
     return 1 if differ and options.check else 0
 
 
-def _made(solution: Path, only_look: bool) -> bool:
+def _made(solution: Path, only_look: bool, force: bool) -> bool:
     """Make one exercise. Says whether the one that was there is not what the solution makes."""
     made, path = exercise(notebooks.read(solution)), path_of(solution)
     text = notebooks.to_text(made)
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
-    if path.exists() and outline(notebooks.read(path)) == outline(made) and is_being_filled_in(path):
-        print(f"{path.name}: kept, somebody is filling it in")
+    if path.exists() and not force and is_being_filled_in(path):
+        print(f"{path.name}: kept, because somebody has written into it; --force makes it anew")
         return False
     if not only_look:
         path.write_text(text, encoding="utf-8", newline="\n")

@@ -30,22 +30,20 @@ def cleared(nb: dict) -> dict:
 
 
 def build(lessons: Path, room: Path) -> list[Path]:
-    """Fill the folder, which must not be there yet; return what is in it, the lessons first."""
-    (room / "exercises").mkdir(parents=True)
-    (room / "solutions").mkdir()
-    made = []
-    for path in sorted(lessons.glob("*.ipynb")):
-        _write(room / path.name, cleared(notebooks.read(path)))
-        made.append(room / path.name)
+    """Fill the folder, which must not be there yet; return what is in it, the lessons first. It is there
+    when it is whole, and not before."""
+    texts = {path.name: cleared(notebooks.read(path)) for path in sorted(lessons.glob("*.ipynb"))}
     for path in sorted((lessons / "solutions").glob("*.ipynb")):
-        _write(room / "exercises" / path.name, exercises.exercise(notebooks.read(path)))
-        shutil.copy(path, room / "solutions" / path.name)
-        made += [room / "exercises" / path.name, room / "solutions" / path.name]
-    return made
-
-
-def _write(path: Path, nb: dict) -> None:
-    path.write_text(notebooks.to_text(nb), encoding="utf-8", newline="\n")
+        texts[f"exercises/{path.name}"] = exercises.exercise(notebooks.read(path))
+        texts[f"solutions/{path.name}"] = notebooks.normalised(notebooks.read(path))
+    half = room.with_name(f"{room.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    for name in ("exercises", "solutions"):
+        (half / name).mkdir(parents=True)
+    for name, nb in texts.items():
+        (half / name).write_text(notebooks.to_text(nb), encoding="utf-8", newline="\n")
+    half.rename(room)
+    return [room / name for name in texts]
 
 
 def main() -> int:

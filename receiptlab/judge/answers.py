@@ -18,9 +18,14 @@ class NotYet(Exception):
     """What is wrong with an answer. A check turns it into its line."""
 
 
+LONGEST = 600
+"""So much of a line is printed."""
+
+
 def say(done: str, not_yet: str = "") -> None:
     """The one line that a check prints."""
-    print(f"not yet: {not_yet}" if not_yet else f"done: {done}")
+    line = " ".join((f"not yet: {not_yet}" if not_yet else f"done: {done}").split())
+    print(line if len(line) <= LONGEST else f"{line[:LONGEST]}…")
 
 
 def filled(answer: object, form: type | tuple[type, ...] = object, words: str = "") -> object:
@@ -42,6 +47,10 @@ def checks(check: Callable[..., str]) -> Callable[..., None]:
             say(check(*args, **kwargs))
         except (NotYet, CaseError) as error:
             say("", str(error))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a learner's answer does, there is one line
+            say("", f"this answer cannot be judged: {raised(error)}")
 
     return checked
 
@@ -78,7 +87,7 @@ def predicted(run: Run, answer: Mapping[int, str], steps: Sequence[int] = ()) ->
     missing = [str(number) for number in steps if number not in given]
     if missing:
         raise NotYet(f"steps {', '.join(map(str, steps))} are asked for; {', '.join(missing)} is missing")
-    return f"{len(answer)} of {len(answer)} steps end as you said"
+    return f"{len(given)} of {len(given)} steps end as you said"
 
 
 def _compare(run: Run, step: Step, words: list[str]) -> None:
@@ -127,7 +136,7 @@ def step_of(run: Run, number: int | str) -> Step:
 
 def numbered(number: object, last: int) -> int:
     """The number of a step. Raises NotYet where there is none such."""
-    if isinstance(number, str) and number.isdigit():
+    if isinstance(number, str) and number.isdecimal() and len(number) < 5:
         number = int(number)
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= last:
         raise NotYet(f"there is no step {number!r}; the steps are 1 to {last}")
@@ -164,6 +173,6 @@ def attempted(case: Case, guards: dict | None = None) -> Run:
         raise NotYet(f"{case.name}: {raised(error)}") from None
 
 
-def raised(error: Exception) -> str:
+def raised(error: BaseException) -> str:
     """What the learner's code raised, in words."""
     return f"your code raised {type(error).__name__}: {error}"

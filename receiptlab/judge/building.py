@@ -46,6 +46,8 @@ def resolved(contract: type[Contract], call: str, answer: Sequence[str | Guard])
     own = {guard.__name__: guard for guard in contract.GUARDS[call]}
     names = [getattr(each, "__name__", each) for each in answer]
     for each, name in zip(answer, names, strict=True):
+        if isinstance(each, (list, tuple)):
+            raise NotYet("there is a list in the list; put a star before it, as in [*one, *other]")
         if names.count(name) > 1:
             raise NotYet(f"{name} stands there twice")
         if not callable(each) and each not in own:
@@ -56,15 +58,15 @@ def resolved(contract: type[Contract], call: str, answer: Sequence[str | Guard])
 def written(guard: Guard) -> Guard:
     """A guard that a learner wrote. Raises NotYet where it returns what no guard returns."""
 
+    name = getattr(guard, "__name__", "your guard")
+
     @wraps(guard)
     def watched(call: object, seen: object) -> object:
         saved = guard(call, seen)
         if isinstance(saved, BaseException):
-            raise NotYet(f"{guard.__name__} returns {type(saved).__name__}; it must raise it")
+            raise NotYet(f"{name} returns {type(saved).__name__}; it must raise it")
         if saved is not None and not hasattr(saved, "outcome"):
-            raise NotYet(
-                f"{guard.__name__} returns {saved!r}; a guard returns nothing, or an answer of the call"
-            )
+            raise NotYet(f"{name} returns {saved!r}; a guard returns nothing, or an answer of the call")
         return saved
 
     return watched

@@ -46,6 +46,6 @@ def _listed(call: str, answer: object) -> Sequence[str | Guard]:
 
 def _resolved(call: str, answer: Sequence[str | Guard], own: Mapping[str, Guard]) -> tuple[Guard, ...]:
     for each in answer:
-        if not callable(each) and each not in own:
+        if not callable(each) and str(each) not in own:
             raise NotYet(f"{call}: there is no guard {each!r}; there are {', '.join(sorted(own))}")
     return tuple(written(each) if callable(each) else own[each] for each in answer)

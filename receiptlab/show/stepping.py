@@ -65,7 +65,9 @@ class Steps:
 
 
 def steps(run: Run) -> Steps:
-    """Walk through the run step by step. Raises ValueError as `timeline` does."""
+    """Walk through the run. Raises ValueError for a run without steps, and as `timeline` does."""
+    if not run.steps:
+        raise ValueError(f"{run.name} has no steps to walk through")
     return Steps(run)
 
 

@@ -19,7 +19,9 @@ def walk(shown: Steps) -> ipywidgets.VBox:
     place = ipywidgets.Label()
     place.add_class("receiptlab-steps-place")
     call, picture, rows = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-    slider = ipywidgets.IntSlider(1, min=1, max=last, readout=False, tooltip="which step")
+    slider = ipywidgets.IntSlider(
+        1, min=1, max=last, readout=False, continuous_update=False, tooltip="which step"
+    )
 
     def show(number: int) -> None:
         place.value = f"step {number} of {last}"
