@@ -184,16 +184,13 @@ def steps_problems(page, place: int, cell: dict) -> Iterator[str]:
         yield from walk(widgets)
 
 
-DRAWN = "each => each.src || each.outerHTML"
-
-
 def walk(widget) -> Iterator[str]:
     """The place follows the buttons, and a picture of its own is there at each; or what is not so first."""
     place = widget.locator(f"{STEPS}-place")
     last = place.inner_text().strip().rpartition(" ")[2]
     back = str(int(last) - 1) if last.isdecimal() else last
     way = (("", "1"), ("next step", "2"), ("last step", last), ("previous step", back), ("first step", "1"))
-    pictures = set()
+    pictures: dict[str, str] = {}
     for button, wanted in way:
         after = f"after {button or 'the run'} of the step widget"
         if button:
@@ -205,9 +202,14 @@ def walk(widget) -> Iterator[str]:
         if not comes(lambda: widget.evaluate(HAS_PICTURE)):
             yield f"no picture is shown {after}"
             return
-        pictures.add(widget.locator("img, svg").first.evaluate(DRAWN))
-    if len(pictures) < len({wanted for _, wanted in way}):
-        yield "the step widget shows one picture for more than one step"
+        if wanted not in pictures and not comes(lambda: _drawn(widget) not in pictures.values()):
+            yield f"the picture of another step is shown {after}"
+            return
+        pictures[wanted] = _drawn(widget)
+
+
+def _drawn(widget) -> str:
+    return widget.locator("img, svg").first.evaluate("each => each.src || each.outerHTML")
 
 
 def comes(true: Callable[[], bool]) -> bool:

@@ -137,7 +137,7 @@ def test_a_step_widget_that_is_not_as_it_should_be_is_told(found):
         "cell 4: no picture is shown after the run of the step widget",
         "cell 5: 0 step widgets are shown, 1 are called for",
         "cell 6: 1 step widgets are shown, 0 are called for",
-        "cell 7: the step widget shows one picture for more than one step",
+        "cell 7: the picture of another step is shown after next step of the step widget",
     ]
 
 
