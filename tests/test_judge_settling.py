@@ -97,6 +97,11 @@ def old_id(contract, namespace, epoch, operation, payload, now):
         return contract.execute(namespace, 2, operation, payload, now)
 
 
+def by_payload(contract, namespace, epoch, operation, payload, now):
+    if not contract.effects(namespace, epoch, operation).digests:
+        return contract.execute(namespace, 2, f"late {payload}", payload, now)
+
+
 def without_epoch(contract, namespace, epoch, operation, payload, now):
     if not contract.effects(namespace, epoch, operation).digests:
         return contract.execute(namespace, 2, f"late {operation}", payload, now)
@@ -126,7 +131,14 @@ EARLIER = "op-2 of epoch 0, which never came"
             old_id,
             f"not yet: {LATE}: it has 0 effects, not 1; the receipt that `execute` found is that of another",
         ),
-        (without_epoch, f"not yet: {EARLIER}: your function ends as refused conflict"),
+        (
+            without_epoch,
+            f"not yet: {EARLIER}: it has 0 effects, not 1; the receipt that `execute` found is that of",
+        ),
+        (
+            by_payload,
+            f"not yet: {EARLIER}: it has 0 effects, not 1; the receipt that `execute` found is that of",
+        ),
         (with_time, f"not yet: asked again: {LATE}: it has 2 effects, not 1"),
         (refuses, f"not yet: {EXECUTED}: your function ends as refused no"),
         (lambda contract: None, f"not yet: {EXECUTED}: your code raised TypeError: "),
