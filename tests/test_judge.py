@@ -189,10 +189,10 @@ def test_a_wrong_guard_is_told_at_its_step(mine, told, said):
         (["not_found", "revoked", "claim_state"], "not yet: O-01-every-other-call-crashes, step 6 "),
         (
             ["not_found", "revokd"],
-            "not yet: claim has no guard 'revokd'; it has busy, claim_state, not_found, revoked",
+            "not yet: claim has no guard 'revokd'; choose from busy, claim_state, not_found, revoked",
         ),
         (["not_found", "revoked", "busy", "busy"], "not yet: busy stands there twice"),
-        (["not_found", 5], "not yet: claim has no guard 5; it has "),
+        (["not_found", 5], "not yet: claim has no guard 5; choose from "),
         ("not_found", "not yet: this needs a list of guards"),
         ([], "not yet: nothing is filled in here"),
         (["not_found", ...], "not yet: nothing is filled in here"),

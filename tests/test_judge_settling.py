@@ -56,7 +56,7 @@ def test_a_guard_too_many_is_told_apart(said):
 @pytest.mark.parametrize(
     ("guards", "mine", "told"),
     [
-        (["no_such"], BEFORE, "not yet: cancel has no guard 'no_such'; it has cancel_state, not_found"),
+        (["no_such"], BEFORE, "not yet: cancel has no guard 'no_such'; choose from cancel_state, not_found"),
         (["not_found"], ..., "not yet: nothing is filled in here"),
         (["not_found"], 5, "not yet: this needs a list of calls"),
     ],

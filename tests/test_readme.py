@@ -79,7 +79,8 @@ def test_every_link_inside_of_the_page_leads_to_a_section():
 
 
 def test_the_picture_is_as_its_runs_make_it():
-    assert picture.PICTURE.read_text(encoding="utf-8") == picture.drawn()
+    same = picture.PICTURE.read_text(encoding="utf-8") == picture.drawn()
+    assert same, "run: python tools/picture.py"
     alt, path = re.search(r"!\[([^\]]+)\]\(([^)]+)\)", README).groups()
     assert ROOT / path == picture.PICTURE and len(alt) > 60
 

@@ -1,4 +1,4 @@
-"""The exercises are made from the solutions: python -m tools.exercises [--check]
+"""The exercises are made from the solutions: python -m tools.exercises [--check] [--force]
 
 A solution is a whole notebook. What a learner has to write stands in it between two comments, `# your turn`
 and `# until here`. The exercise has the same cells; there `...` stands between the two, and a cell with the
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     EXERCISES.mkdir(exist_ok=True)
     try:
         differ = [path for path in solutions if _made(path, options.check, options.force)]
-    except (BadSolution, ValueError, KeyError) as error:
+    except (ValueError, KeyError, SyntaxError) as error:
         print(f"no exercise can be made: {error}")
         return 1
     return 1 if differ and options.check else 0

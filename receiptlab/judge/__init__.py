@@ -6,13 +6,12 @@ not filled in yet is `...`.
 """
 
 from receiptlab.judge.answers import predicted, same
-from receiptlab.judge.building import guard, guards
+from receiptlab.judge.building import guard, guarded, guards
 from receiptlab.judge.cases import changed, like, notices, read, tell, tells_apart
 from receiptlab.judge.interleaving import ends_in, in_every_order
 from receiptlab.judge.mending import at_once, cut_off
 from receiptlab.judge.recovery import recovers, restores
 from receiptlab.judge.settling import settles
-from receiptlab.judge.several import guarded
 
 __all__ = [
     "at_once",

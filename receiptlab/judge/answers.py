@@ -91,7 +91,7 @@ def predicted(run: Run, answer: Mapping[int, str], steps: Sequence[int] = ()) ->
 
 
 def _compare(run: Run, step: Step, words: list[str]) -> None:
-    outcome, *reason = readings(step)[0]
+    outcome, *reason = reading(step)
     if words[0] != outcome:
         raise NotYet(f"{place(step)} does not end as {words[0]}")
     given = " ".join(words[1:])
@@ -143,10 +143,10 @@ def numbered(number: object, last: int) -> int:
     return number
 
 
-def readings(step: Step) -> list[list[str]]:
+def reading(step: Step) -> list[str]:
     """How a step ends, in words. A reason belongs to it where the contract gives one."""
     reason = step.reason or step.found
-    return [[step.outcome, reason]] if reason else [[step.outcome]]
+    return [step.outcome, reason] if reason else [step.outcome]
 
 
 def place(step: Step) -> str:

@@ -20,7 +20,7 @@ from receiptlab.judge.answers import (
     first_wrong,
     numbered,
     place,
-    readings,
+    reading,
     spelled,
     step_of,
 )
@@ -83,8 +83,8 @@ def changed(
     run = attempted(read(CONTRACTS[case.contract], lines))
     for number, words in ends.items():
         step = step_of(run, number)
-        if words.split() not in (*readings(step), [step.outcome]):
-            raise NotYet(f"{place(step)} must end as {words}, and ends as {' '.join(readings(step)[0])}")
+        if words.split() not in (reading(step), [step.outcome]):
+            raise NotYet(f"{place(step)} must end as {words}, and ends as {' '.join(reading(step))}")
     return f"{name} with your change: {run.story}"
 
 

@@ -13,7 +13,7 @@ from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.shape import Contract
 from receiptlab.errors import LabError
 from receiptlab.hazards.faults import points_of
-from receiptlab.judge.answers import NotYet, checks, filled, first_wrong, place, raised, readings
+from receiptlab.judge.answers import NotYet, checks, filled, first_wrong, place, raised, reading
 from receiptlab.judge.cases import read
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.play import play, played
@@ -129,7 +129,7 @@ def _words(given: Outcome) -> str:
 
 def _right(step: Step, call: Call) -> str:
     is_answer = step.outcome in ("accepted", "replayed")
-    return f"what {call.call} answers" if is_answer else " ".join(readings(step)[0])
+    return f"what {call.call} answers" if is_answer else " ".join(reading(step))
 
 
 def _otherwise(given: Outcome, step: Step) -> str:

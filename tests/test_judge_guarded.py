@@ -47,7 +47,7 @@ def test_names_and_functions_are_done(said):
         ({"renew": []}, "not yet: renew: nothing is filled in here"),
         ({"renew": [...]}, "not yet: nothing is filled in here"),
         ({"renew": "claim_lost_fence"}, "not yet: renew: this needs a list, such as "),
-        ({"renew": ["fence"]}, "not yet: renew: there is no guard 'fence'; there are claim_lost_expiry, "),
+        ({"renew": ["fence"]}, "not yet: renew has no guard 'fence'; choose from claim_lost_expiry, "),
         ({"sweep": LOOKS}, "not yet: 'sweep' is none of the calls complete, renew, fail"),
     ],
 )
