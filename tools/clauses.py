@@ -20,6 +20,8 @@ FAMILIES = {
     "C": "Crash points of intake and work",
     "S": "Split brain: a restored copy, and the receiver",
     "H": "Hazards: failures made on purpose",
+    "X": "Keys at the receiver",
+    "D": "Relay: from the outbox to the receiver",
 }
 
 
