@@ -1,11 +1,25 @@
-"""python -m receiptlab. The commands are in `cli`; this only ends quietly on an early Ctrl-C."""
+"""The program `receiptlab`, also as `python -m receiptlab`. `cli` has the commands."""
 
+from __future__ import annotations
+
+import os
+import signal
 import sys
 
-if __name__ == "__main__":
-    try:
-        from receiptlab.cli import main
 
-        sys.exit(main())
+def main() -> int:
+    """Run the command line. Ctrl-C and SIGTERM end it cleanly: temporary folders are removed, and the exit
+    status is 130 or 143. Output to a standard output that was closed goes nowhere."""
+    try:
+        if sys.stdout is None:
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it is the output until the end)
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        from receiptlab.cli import main as run
+
+        return run()
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,9 +11,10 @@ import contextlib
 import json
 import os
 import sys
-from pathlib import Path
+from functools import partial
+from importlib.metadata import version
 
-from receiptlab import engine, golden, orders_cli, terminal
+from receiptlab import engine, golden, orders_cli, output_file, terminal
 from receiptlab.caseformat import CaseError, read_case
 from receiptlab.cases import contract_map, data_folder, own_cases
 from receiptlab.consumers import command as intake
@@ -35,14 +36,17 @@ def main(arguments: list[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a narrow encoding prints escapes and goes on
     options = _parser().parse_args(arguments)
     try:
-        return options.command(options)
+        status = options.command(options)
+        sys.stdout.flush()
+        return status
     except LabError as error:
         return _complain(str(error))
     except BrokenPipeError:
         _forget_output()
         return 0
     except OSError as error:
-        where = error.filename or "the file system"
+        _forget_output()  # it may be the output that cannot be written, and Python flushes it once more
+        where = error.filename or "the output or the file system"
         return _complain(f"{where}: {error.strerror}; check the folder and its rights")
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -55,23 +59,26 @@ def _complain(message: str) -> int:
 
 
 def _forget_output() -> None:
-    """Nobody reads the output any more; what is still buffered goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Send what is still buffered nowhere: the reader is gone, or the disk is full."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # a notebook's output has no file number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m receiptlab", description="A teaching lab on receipts.")
+    parser = argparse.ArgumentParser(prog="receiptlab", description="A teaching lab on receipts.")
+    parser.add_argument("--version", action="version", version=f"receiptlab {version('receiptlab')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="play every case and scenario of the lab, one row each")
     run.add_argument("--check", action="store_true", help="compare the whole result with data/results.json")
     run.add_argument("--output", metavar="FILE", help="write the whole result to FILE")
-    run.add_argument("--overwrite", action="store_true", help="write over FILE if it is there")
+    run.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     run.set_defaults(command=_run)
     one = commands.add_parser("play", help="play your own case files and show what the contract answers")
     one.add_argument(
         "files", nargs="+", metavar="FILE", help="a case file in JSON Lines; data/README.md has the format"
     )
     one.add_argument("--timeline", metavar="OUT.svg", help="draw the run (one FILE only)")
+    one.add_argument("--overwrite", action="store_true", help="replace OUT.svg if it exists")
     orders_cli.add_options(one)
     one.add_argument("--json", action="store_true", help="print the runs as JSON instead of a table")
     one.set_defaults(command=_play)
@@ -89,9 +96,9 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     stored = golden.read(golden.golden_file()) if options.check else None
     if options.output is not None:
-        golden.check_output(Path(options.output), options.overwrite)
+        output_file.check(options.output, options.overwrite)
     elif options.overwrite:
-        return _complain("--overwrite says that --output may write over a file; give --output FILE")
+        return _complain("--overwrite only goes with --output FILE")
     runs = [run() for run in terminal.progress("playing", golden.experiments())]
     if not options.check and options.output is None:
         out = terminal.console()
@@ -102,7 +109,7 @@ def _run(options: argparse.Namespace) -> int:
         status = 1
     made = golden.result(runs) if options.check or options.output is not None else {}
     if options.output is not None:
-        golden.write(Path(options.output), made, options.overwrite)
+        golden.write(options.output, made, options.overwrite)
     return max(status, _compare(stored, made)) if options.check else status
 
 
@@ -118,14 +125,16 @@ def _compare(stored: dict, made: dict) -> int:
 
 def _play(options: argparse.Namespace) -> int:
     if options.timeline:
-        _check_drawing(options.timeline, options.files)
+        _check_drawing(options)
+    elif options.overwrite:
+        return _complain("--overwrite only goes with --timeline OUT.svg")
     orders_cli.check(options)
     cases = [read_case(path) for path in options.files]  # all are read before anything runs
     if options.orders:
         return orders_cli.explore(options, cases[0], _show, _draw)
-    runs = [play(case) for case in cases]
+    runs = [play(case, through=partial(terminal.progress, f"playing {case.name}")) for case in cases]
     if options.timeline:
-        _draw(runs[0], options.timeline)
+        _draw(runs[0], options.timeline, options.overwrite)
     if options.json:
         held = all(run.held for run in runs)
         told = {"format": JSON_FORMAT, "held": held, "runs": [run.to_dict() for run in runs]}
@@ -144,22 +153,24 @@ def _show(printing) -> None:
         _forget_output()
 
 
-def _check_drawing(path: str, files: list[str]) -> None:
-    if len(files) > 1:
+def _check_drawing(options: argparse.Namespace) -> None:
+    if len(options.files) > 1:
         raise CaseError("--timeline draws one run; give one FILE")
-    if not path.endswith(".svg"):
-        raise CaseError(f"{path}: a timeline is an SVG file; give it a name that ends in .svg")
+    if not options.timeline.endswith(".svg"):
+        raise CaseError(f"{options.timeline}: a timeline is an SVG file; give it a name that ends in .svg")
+    output_file.check(options.timeline, options.overwrite)
 
 
-def _draw(run: Run, path: str) -> None:
+def _draw(run: Run, path: str, overwrite: bool) -> None:
     try:
         from receiptlab.show import timeline
     except ImportError as error:
         raise CaseError(f"drawing needs {error.name}; install it with: pip install -e .[show]") from None
     try:
-        timeline(run).save(path)
+        drawing = timeline(run)
     except ValueError as error:
         raise CaseError(f"{run.name}: {error}") from None
+    output_file.write(path, drawing.svg.encode("utf-8"), overwrite)
 
 
 def _verdict(runs: list[Run]) -> int:

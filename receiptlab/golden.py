@@ -6,14 +6,12 @@ compared. One run stands on one line, so that a change can be read in a diff.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from receiptlab import engine
+from receiptlab import engine, output_file
 from receiptlab.caseformat import no_repeats
 from receiptlab.cases import data_folder, own_cases
 from receiptlab.contracts.registry import CONTRACTS
@@ -30,7 +28,7 @@ COMPARED = ("format", "runs", "ablation")
 
 
 class ResultsError(LabError):
-    """A results file cannot be read or written. The message names the file and what to do."""
+    """A results file cannot be read. The message names the file and says what to do."""
 
 
 def experiments() -> list[Callable[[], Run]]:
@@ -106,35 +104,10 @@ def read(path: Path) -> dict:
     return stored
 
 
-def check_output(path: Path, overwrite: bool) -> None:
-    """Raises ResultsError when nothing may be written at `path`; to be asked before a long run."""
-    if not path.name or path.is_dir():
-        raise ResultsError(f"{path}: is a folder; give the name of a file")
-    if os.path.lexists(path) and not overwrite:
-        raise ResultsError(f"{path}: is there already; add --overwrite, or take another name")
-    if not path.absolute().parent.is_dir():
-        raise ResultsError(f"{path}: cannot be written: its folder is not there")
-
-
-def write(path: Path, made: dict, overwrite: bool = False) -> None:
-    """Write the result, whole or not at all. Raises ResultsError when a file is there, unless told to."""
-    check_output(path, overwrite)
-    path = path.resolve()  # a link stays a link
+def write(path: str | os.PathLike, made: dict, overwrite: bool = False) -> None:
+    """Write the result, whole or not at all. Raises OutputError when a file exists, unless `overwrite`."""
     text = "{\n" + ",\n".join(f"{json.dumps(key)}: {_block(value)}" for key, value in made.items()) + "\n}\n"
-    part = None
-    try:
-        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=path.name, delete=False) as file:
-            part = file.name
-            file.write(text.encode("utf-8"))
-        os.chmod(part, 0o644)
-        os.replace(part, path)
-    except BaseException as error:
-        if part is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(part)
-        if isinstance(error, OSError):
-            raise ResultsError(f"{path}: cannot be written: {error.strerror}") from None
-        raise
+    output_file.write(path, text.encode("utf-8"), overwrite)
 
 
 def _block(value: object) -> str:

@@ -17,6 +17,10 @@ from receiptlab.record import Run
 JSON_FORMAT = 1
 
 
+Drawing = Callable[[Run, str, bool], None]
+"""Draws a run to a path, and says whether a file there may be replaced."""
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of `play` that are about orders."""
     parser.add_argument(
@@ -42,7 +46,7 @@ def check(options: argparse.Namespace) -> None:
         raise CaseError("--timeline draws one order; say which with --order")
 
 
-def explore(options: argparse.Namespace, case: Case, show: Callable, draw: Callable[[Run, str], None]) -> int:
+def explore(options: argparse.Namespace, case: Case, show: Callable, draw: Drawing) -> int:
     """Explore every order, or run one again, and print what came. The exit status: 1 when an order was not
     safe, when the calls never met, or when a call before them did not come out as expected."""
     before, explorer = orders.begin(case, options.orders)
@@ -84,9 +88,9 @@ def _table(found: Explored):
     )
 
 
-def _one(options: argparse.Namespace, run: Run, show: Callable, draw: Callable[[Run, str], None]) -> None:
+def _one(options: argparse.Namespace, run: Run, show: Callable, draw: Drawing) -> None:
     if options.timeline:
-        draw(run, options.timeline)
+        draw(run, options.timeline, options.overwrite)
     if options.json:
         told = {"format": JSON_FORMAT, "held": run.held, "runs": [run.to_dict()]}
         show(lambda: print(json.dumps(told, indent=1, allow_nan=False)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import tempfile
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 
@@ -18,17 +19,28 @@ from receiptlab.record import Change, Lease, Recorder, Run
 from receiptlab.rows import Rows
 from receiptlab.store import Store
 
+DETAILED = 500
+"""The largest number of calls in a case for which each step records its leases and changed rows. Reading
+every row after every call takes quadratic time, and nobody walks through a run that is longer."""
 
-def play(case: Case, guards: dict | None = None) -> Run:
-    """Play the case on a fresh fixture, each actor over a connection of its own.
 
-    `guards` replaces the contract's guards, for showing what a missing one does. What the
-    contract answers never stops the play: the run tells where that was not as expected.
+def play(
+    case: Case,
+    guards: dict | None = None,
+    *,
+    through: Callable[[tuple[Call, ...]], Iterable[Call]] = iter,
+) -> Run:
+    """Play the case on a fresh database file. Each actor has its own connection.
+
+    `guards` replaces the contract's guards, to show what happens without one of them. `through` is called
+    with the calls and yields them, so that a caller can show progress. An answer that was not expected does
+    not stop the play: the run says which ones were not. A case of more than `DETAILED` calls
+    records counts only, no leases and no changed rows.
     """
     record = _recorder(case)
     with _Stage(CONTRACTS[case.contract], guards) as stage:
-        for call in case.calls:
-            _step(record, stage, call)
+        for call in through(case.calls):
+            _step(record, stage, call, detailed=len(case.calls) <= DETAILED)
     return record.run()
 
 
@@ -114,7 +126,7 @@ def _blank(contract: type[Contract]) -> bytes:
         return path.read_bytes()
 
 
-def _step(record: Recorder, stage: _Stage, call: Call) -> None:
+def _step(record: Recorder, stage: _Stage, call: Call, *, detailed: bool = True) -> None:
     outcome = _outcome(stage, call)
     counts = stage.observer.counted()
     record.add(
@@ -130,8 +142,8 @@ def _step(record: Recorder, stage: _Stage, call: Call) -> None:
         args=call.args,
         answer=outcome.facts(),
         counts=counts,
-        leases=tuple(Lease(*lease) for lease in stage.observer.leases()),
-        changes=stage.changes(),
+        leases=tuple(Lease(*lease) for lease in stage.observer.leases()) if detailed else (),
+        changes=stage.changes() if detailed else None,
         expect=call.expect,
         wrong=mismatches(call.expect, call.fault, outcome, counts),
     )

@@ -7,13 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from receiptlab import golden
+from receiptlab.caseformat import read_case
 from receiptlab.cases import own_cases
 from receiptlab.cli import main
+from receiptlab.contracts.owner import Owner
+from receiptlab.play import play
+from receiptlab.rows import Rows
 from tests.conftest import all_runs
 
 ROOT = Path(__file__).parent.parent
@@ -67,6 +72,79 @@ def test_play_as_json(capsys):
     told = json.loads(capsys.readouterr().out)
     assert (told["format"], told["held"], len(told["runs"])) == (1, True, 1)
     assert told["runs"][0]["steps"][3]["reason"] == "fence"
+
+
+def test_a_timeline_replaces_nothing_without_being_asked(tmp_path, capsys):
+    path = tmp_path / "mine.svg"
+    path.write_text("mine", encoding="utf-8")
+    assert main(["play", str(WRONG_FENCE), "--timeline", str(path)]) == 2
+    assert "add --overwrite" in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == "mine"
+    assert main(["play", str(WRONG_FENCE), "--timeline", str(path), "--overwrite"]) == 0
+    assert path.read_text(encoding="utf-8").startswith("<?xml")
+    assert main(["play", str(WRONG_FENCE), "--overwrite"]) == 2
+
+
+def test_a_long_case_takes_no_more_than_a_step_per_call(tmp_path, monkeypatch):
+    """Row changes and leases, which need every row after every call, are for cases that somebody reads."""
+    calls = WRONG_FENCE.read_text(encoding="utf-8").splitlines()
+    other = [line.replace("order-17", "order-18") for line in calls[1:]]
+    path = tmp_path / "long.jsonl"
+    path.write_text("\n".join(calls + other[:1]), encoding="utf-8")
+    short = play(read_case(path))
+    assert short.steps[-1].changes and short.steps[1].leases
+    monkeypatch.setattr("receiptlab.play.DETAILED", len(short.steps) - 1)
+    monkeypatch.setattr(Rows, "changes", lambda *told: pytest.fail("every row was read"))
+    monkeypatch.setattr(Owner, "leases", lambda self: pytest.fail("every lease was read"))
+    asked = []
+    long = play(read_case(path), through=lambda calls: asked.append(len(calls)) or calls)
+    assert asked == [len(short.steps)]
+    assert [step.outcome for step in long.steps] == [step.outcome for step in short.steps]
+    assert [step.counts for step in long.steps] == [step.counts for step in short.steps]
+    assert {(step.changes, step.leases) for step in long.steps} == {(None, ())}
+
+
+def program(*words):
+    return [sys.executable, "-m", "receiptlab", *words]
+
+
+def test_the_version_is_the_one_of_the_package():
+    done = subprocess.run(program("--version"), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"receiptlab {version('receiptlab')}\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a POSIX shell")
+@pytest.mark.parametrize(("to", "status"), [(">&-", 0), ("> /dev/full", 2)])
+@pytest.mark.parametrize(
+    "words", [["list"], ["play", str(WRONG_FENCE)], ["play", str(WRONG_FENCE), "--json"]]
+)
+def test_an_output_that_takes_nothing_gets_no_traceback(to, status, words):
+    if "full" in to and not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full")
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {to}', "sh", *program(*words)], capture_output=True, text=True, timeout=60
+    )
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+    assert done.returncode == status
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_sigterm_removes_temporary_folders(tmp_path):
+    """The case is long enough that the signal always comes while it is played."""
+    lines = WRONG_FENCE.read_text(encoding="utf-8").splitlines()
+    long = tmp_path / "long.jsonl"
+    long.write_text("\n".join(lines[:1] + lines[1:2] * 9_999), encoding="utf-8")
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(program("play", str(long)), env=environment, stdout=subprocess.PIPE) as child:
+        for _ in range(600):
+            if list(folder.iterdir()):
+                break
+            time.sleep(0.05)
+        child.terminate()
+        assert child.wait(30) == 128 + signal.SIGTERM
+    assert list(folder.iterdir()) == []
 
 
 def test_play_draws_a_timeline(tmp_path):

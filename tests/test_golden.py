@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from dataclasses import replace
 
 import pytest
@@ -110,7 +111,7 @@ def test_output_writes_a_new_file_and_never_over_one_that_is_there(stored, tmp_p
 
 def test_output_to_a_missing_folder_is_told(stored, tmp_path, capsys):
     assert main(["run", "--output", str(tmp_path / "missing" / "mine.json")]) == 2
-    assert "its folder is not there" in capsys.readouterr().err
+    assert "its folder does not exist" in capsys.readouterr().err
 
 
 def test_differences_tell_types_lengths_and_what_is_not_there():
@@ -140,7 +141,29 @@ def test_a_folder_as_output_is_told_before_anything_runs(stored, tmp_path, monke
 
 def test_overwrite_alone_is_told(stored, capsys):
     assert main(["run", "--overwrite"]) == 2
-    assert "give --output FILE" in capsys.readouterr().err
+    assert "only goes with --output FILE" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX files")
+def test_output_that_can_never_be_written_is_refused_before_anything_runs(
+    stored, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(golden, "experiments", lambda: pytest.fail("it should not run"))
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "one").symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(tmp_path / "one")
+    refused = {
+        "/dev/null": "is a device",
+        tmp_path / "pipe": "is a device, a pipe",
+        tmp_path / "one": "cannot be written",
+        "/proc/here.json": "cannot be written",
+        tmp_path / ("n" * 300): "cannot be written",
+    }
+    for path, why in refused.items():
+        assert main(["run", "--output", str(path), "--overwrite"]) == 2, path
+        err = capsys.readouterr().err
+        assert why in err and "Traceback" not in err, path
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
 
 
 def test_a_link_is_not_replaced(stored, tmp_path, capsys):
