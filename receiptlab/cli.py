@@ -45,7 +45,6 @@ def main(arguments: list[str] | None = None) -> int:
         _forget_output()
         return 0
     except OSError as error:
-        _forget_output()  # it may be the output that cannot be written, and Python flushes it once more
         where = error.filename or "the output or the file system"
         return _complain(f"{where}: {error.strerror}; check the folder and its rights")
     except KeyboardInterrupt:
@@ -59,9 +58,8 @@ def _complain(message: str) -> int:
 
 
 def _forget_output() -> None:
-    """Send what is still buffered nowhere: the reader is gone, or the disk is full."""
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # a notebook's output has no file number
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Send what is still buffered nowhere: the reader has gone away."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
