@@ -11,11 +11,12 @@ from receiptlab.caseformat import Case, CaseError, read_case
 
 
 def data_folder() -> Path:
-    """The `data` folder of the checkout. Raises CaseError where the package stands without it."""
-    folder = Path(__file__).resolve().parent.parent / "data"
-    if not folder.is_dir():
-        raise CaseError(f"{folder} is not there; clone the project and install it with pip install -e .")
-    return folder
+    """The `data` folder: inside an installed package, beside the package in a checkout."""
+    package = Path(__file__).resolve().parent
+    for folder in (package / "data", package.parent / "data"):
+        if folder.is_dir():
+            return folder
+    raise CaseError(f"{package / 'data'} does not exist; install receiptlab again")
 
 
 def contract_map() -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ from importlib.metadata import version
 
 from receiptlab import engine, golden, orders_cli, output_file, terminal
 from receiptlab.caseformat import CaseError, read_case
-from receiptlab.cases import contract_map, data_folder, own_cases
+from receiptlab.cases import contract_map, own_cases
 from receiptlab.consumers import command as intake
 from receiptlab.consumers import receiving, tending, working
 from receiptlab.errors import LabError
@@ -163,7 +163,9 @@ def _draw(run: Run, path: str, overwrite: bool) -> None:
     try:
         from receiptlab.show import timeline
     except ImportError as error:
-        raise CaseError(f"drawing needs {error.name}; install it with: pip install -e .[show]") from None
+        raise CaseError(
+            f"drawing needs {error.name}: pip install 'receiptlab[show]'"
+        ) from None
     try:
         drawing = timeline(run)
     except ValueError as error:
@@ -188,7 +190,7 @@ def _list(options: argparse.Namespace) -> int:
     out.print(terminal.grid("cases", ("name", "clauses", "kind", "about"), about))
     told = [(f.__name__.replace("_", "-"), (f.__doc__ or "").split("\n")[0]) for f in SCENARIOS]
     out.print(terminal.grid("scenarios", ("name", "about"), told))
-    lessons = sorted(path.stem for path in (data_folder().parent / "notebooks").glob("*.ipynb"))
+    lessons = sorted({name for row in rows for name in row["notebook"].split()})
     served = [
         (name, " ".join(row["id"] for row in rows if name in row["notebook"].split())) for name in lessons
     ]

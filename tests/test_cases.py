@@ -268,5 +268,5 @@ def test_without_the_data_folder_the_error_says_what_to_do(tmp_path, monkeypatch
 
     shutil.copy(cases.__file__, tmp_path / "cases.py")
     monkeypatch.setattr(cases, "__file__", str(tmp_path / "cases.py"))
-    with pytest.raises(CaseError, match="pip install -e"):
+    with pytest.raises(CaseError, match="install receiptlab again"):
         data_folder()

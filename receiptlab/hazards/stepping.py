@@ -62,7 +62,7 @@ def greenlets() -> tuple[type, type]:
         from greenlet import GreenletExit, greenlet
     except ImportError:
         raise NoGreenlet(
-            "orders need the package greenlet; install it with: pip install -e .[hazards]"
+            "orders need the package greenlet; install it with: pip install 'receiptlab[hazards]'"
         ) from None
     return greenlet, GreenletExit
 
