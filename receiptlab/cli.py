@@ -163,9 +163,7 @@ def _draw(run: Run, path: str, overwrite: bool) -> None:
     try:
         from receiptlab.show import timeline
     except ImportError as error:
-        raise CaseError(
-            f"drawing needs {error.name}: pip install 'receiptlab[show]'"
-        ) from None
+        raise CaseError(f"drawing needs {error.name}: pip install 'receiptlab[show]'") from None
     try:
         drawing = timeline(run)
     except ValueError as error:
