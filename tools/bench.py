@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from receiptlab import engine, terminal
-from tools import bench_intake, bench_owner, bench_retention, bench_work
+from tools import bench_growth, bench_intake, bench_owner, bench_retention, bench_work
 from tools.bench_common import BLOCK, COLUMNS, WARM_UP, verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,6 +46,11 @@ def main() -> int:
         _workers(Path(folder), out, rounds)
     with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
         _prices(Path(folder), out, options.store)
+    grown = []
+    for growth in bench_growth.GROWTHS:
+        with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
+            grown += bench_growth.measure(Path(folder), growth)
+    out.print(terminal.grid("does a call cost more in a larger file?", bench_growth.COLUMNS, grown))
     return 0
 
 
@@ -65,10 +70,6 @@ def _prices(folder: Path, out, store: bool) -> None:
     goal = verdict(closing[-1]["ratio"], 1.1)
     title = f"closing a range, against a bare DELETE of the same range (the largest {goal})"
     out.print(terminal.grid(title, columns, [tuple(row.values()) for row in closing]))
-    small, large = bench_retention.growth(folder).values()
-    row = (f"{small:.1f}", f"{large:.1f}", f"{large / small:.3f}", verdict(large / small, 1.2))
-    title = "first execute in a file of 1,000 and of 1,000,000 receipts, p50 in µs"
-    out.print(terminal.grid(title, ("1,000", "1,000,000", "ratio", "goal"), [row]))
     if store:
         made = {name: engine.report()[name] for name in ("python", "sqlite")}
         prices = {"made by": made, "bytes": dict(sizes), "closing": closing}

@@ -14,7 +14,6 @@ from tools.bench_common import bare, rounds_of, rows, timed
 
 DIGEST = sha256("pay 5")
 RESULT = '{"effect":100000,"executed_at":100}'
-MANY = 1_000_000
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 
 _BOUNDARY = "SELECT closed_through FROM boundary WHERE namespace = ?"
@@ -130,15 +129,3 @@ def closing(folder: Path) -> list[dict[str, float]]:
             {"receipts": size, "of": 10 * size, "closing ms": middle[0], "bare ms": middle[1], "ratio": ratio}
         )
     return [{name: round(value, 3) for name, value in row.items()} for row in told]
-
-
-def growth(folder: Path, calls: int = 600) -> dict[int, float]:
-    """Microseconds (p50) of a first execution in a file of 1,000 and of 1,000,000 receipts."""
-    files = {size: Retention(filled(folder / f"{size}.db", size)) for size in (1_000, MANY)}
-    times: dict[int, list[int]] = {size: [] for size in files}
-    for number in range(calls):
-        for size, one in files.items():
-            times[size].append(timed(one.execute, "shop", 11, f"new-{number:05}", "pay 5", 100))
-    for one in files.values():
-        one.store.close()
-    return {size: statistics.median(values[30:]) / 1000 for size, values in times.items()}
