@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.test_setup import script
-from tools.setup_venv import ROOT
+
+ROOT = Path(__file__).parent.parent
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="a script for bash")
 

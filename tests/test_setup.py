@@ -1,6 +1,5 @@
-"""What setting up decides and says. Nothing is installed here."""
+"""The Makefile sets up an environment, and `make lab` opens the first lesson."""
 
-import ast
 import os
 import shutil
 import subprocess
@@ -8,162 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tools import lab, setup_venv
+from tools import lab
 
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A checkout with a finished .venv."""
-    for name in setup_venv.INPUTS:
-        (tmp_path / name).write_text(f"# {name}\n")
-    python = setup_venv.venv_python(tmp_path / ".venv")
-    python.parent.mkdir(parents=True)
-    python.touch()
-    setup_venv.write_stamp(tmp_path / ".venv", setup_venv.wanted(tmp_path))
-    return tmp_path
-
-
-def step(root: Path) -> str:
-    return setup_venv.next_step(root / ".venv", setup_venv.wanted(root))
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that would have run; the tests may make one fail."""
-    seen: list[str] = []
-
-    def build(root: Path, venv: Path) -> None:
-        seen.append("build")
-        setup_venv.venv_python(venv).parent.mkdir(parents=True)
-        setup_venv.venv_python(venv).touch()
-
-    monkeypatch.setattr(setup_venv, "build", build)
-    monkeypatch.setattr(setup_venv, "install", lambda root, venv: seen.append("install"))
-    return seen
-
-
-def failing(*arguments: object) -> None:
-    raise setup_venv.SetupError("pip failed")
-
-
-# Decisions
-
-
-def test_a_finished_environment_is_left_alone(root: Path, calls: list[str], capsys):
-    setup_venv.set_up(root)
-    assert (step(root), calls, capsys.readouterr().out) == ("ready", [], "")
-
-
-@pytest.mark.parametrize("name", setup_venv.INPUTS)
-def test_changed_bounds_are_installed_into_what_is_there(root: Path, calls: list[str], name: str):
-    (root / name).write_text("# changed\n")
-    assert step(root) == "install"
-    setup_venv.set_up(root)
-    assert (step(root), calls) == ("ready", ["install"])
-
-
-def test_a_moved_checkout_is_rebuilt(root: Path, calls: list[str], tmp_path: Path):
-    moved = tmp_path / "elsewhere"
-    shutil.copytree(root, moved, ignore=shutil.ignore_patterns("elsewhere"))
-    assert step(moved) == "rebuild"
-    setup_venv.set_up(moved)
-    assert (step(moved), calls) == ("ready", ["build", "install"])
-
-
-@pytest.mark.parametrize("text", [None, "", "{", "[]"], ids=["no stamp", "empty", "cut off", "a list"])
-def test_an_interrupted_run_is_rebuilt(root: Path, calls: list[str], text: str | None):
-    stamp, leftover = root / ".venv" / setup_venv.STAMP, root / ".venv" / "half a package"
-    stamp.unlink() if text is None else stamp.write_text(text)
-    leftover.touch()
-    assert step(root) == "rebuild"
-    setup_venv.set_up(root)
-    assert (step(root), calls, leftover.exists()) == ("ready", ["build", "install"], False)
-
-
-@pytest.mark.parametrize("key", ["python", "base"])
-def test_another_python_is_a_rebuild(root: Path, key: str):
-    setup_venv.write_stamp(root / ".venv", setup_venv.wanted(root) | {key: "another"})
-    assert step(root) == "rebuild"
-
-
-def test_a_python_that_is_gone_is_a_rebuild(root: Path):
-    setup_venv.venv_python(root / ".venv").unlink()
-    assert step(root) == "rebuild"
-
-
-# Failures
-
-
-def test_an_interrupted_update_leaves_no_stamp(root: Path, monkeypatch: pytest.MonkeyPatch):
-    def interrupted(root: Path, venv: Path) -> None:
-        raise KeyboardInterrupt
-
-    (root / "pyproject.toml").write_text("# changed\n")
-    monkeypatch.setattr(setup_venv, "install", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        setup_venv.set_up(root)
-    assert step(root) == "rebuild"
-
-
-def test_without_a_network_the_old_environment_stays(root: Path, calls: list[str], monkeypatch):
-    (root / "pyproject.toml").write_text("# changed\n")
-    (root / ".venv" / "a package").touch()
-    monkeypatch.setattr(setup_venv, "install", failing)
-    with pytest.raises(setup_venv.SetupError):
-        setup_venv.set_up(root)
-    assert (step(root), calls) == ("install", ["build"])
-    assert (root / ".venv" / "a package").exists() and not (root / ".venv.old").exists()
-
-
-def test_a_failed_first_run_leaves_nothing(root: Path, calls: list[str], monkeypatch):
-    shutil.rmtree(root / ".venv")
-    monkeypatch.setattr(setup_venv, "install", failing)
-    with pytest.raises(setup_venv.SetupError):
-        setup_venv.set_up(root)
-    assert not (root / ".venv").exists()
-
-
-def test_pip_that_fails_gives_a_sentence(root: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1))
-    with pytest.raises(setup_venv.SetupError, match="Check the network"):
-        setup_venv.install(root, root / ".venv")
-
-
-def test_only_one_setup_at_a_time(root: Path):
-    with setup_venv.lock(root), open(root / ".venv.lock", "a") as second:
-        assert not setup_venv.took_lock(second)
-    with setup_venv.lock(root):
-        pass
-
-
-# Sentences
-
-
-@pytest.mark.parametrize("version", [(2, 7, 18), (3, 8, 18), (3, 10, 13)])
-def test_an_old_python_is_told_what_to_install(version: tuple[int, ...]):
-    with pytest.raises(setup_venv.SetupError) as told:
-        setup_venv.check_python(version)
-    assert str(told.value).startswith(
-        f"Python 3.11 or newer is needed, this is {version[0]}.{version[1]}. Install"
-    )
-
-
-@pytest.mark.parametrize("version", [(3, 11, 0), (3, 14, 0), (4, 0, 0)])
-def test_a_new_python_is_good(version: tuple[int, ...]):
-    setup_venv.check_python(version)
-
-
-def test_an_old_python_can_read_the_script():
-    source = Path(setup_venv.__file__).read_text(encoding="utf-8")
-    ast.parse(source, feature_version=(3, 8))
-
-
-def test_missing_modules_are_told():
-    with pytest.raises(setup_venv.SetupError, match=r"no module ensurepip.*apt install python3-venv"):
-        setup_venv.check_modules(lambda name: None if name == "ensurepip" else name)
-
-
-# The Makefile
+ROOT = Path(__file__).parent.parent
 
 
 def run_make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
@@ -171,9 +17,9 @@ def run_make(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
     make = shutil.which("make")
     if make is None or os.name == "nt":
         pytest.skip("make is not here")
-    command = [make, "-f", str(setup_venv.ROOT / "Makefile"), *arguments]
+    command = [make, "-f", str(ROOT / "Makefile"), *arguments]
     environment = {"PATH": str(folder)}
-    return subprocess.run(command, cwd=setup_venv.ROOT, env=environment, capture_output=True, text=True)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 def script(path: Path, body: str) -> None:
@@ -182,24 +28,24 @@ def script(path: Path, body: str) -> None:
 
 
 def test_no_python_at_all_is_one_sentence(tmp_path: Path):
-    run = run_make(tmp_path, "setup")
+    run = run_make(tmp_path, ".venv/bin/python", "--always-make")
     assert run.returncode != 0
     assert run.stderr.startswith("No Python 3.11 or newer was found. Install one")
 
 
-def test_the_first_python_that_is_new_enough_sets_up(tmp_path: Path):
+def test_the_first_python_that_is_new_enough_makes_the_environment(tmp_path: Path):
     script(tmp_path / "python3", "exit 1")  # an old one: it fails the question for its version
-    script(tmp_path / "python3.12", '[ "$1" = -c ] || echo "3.12 runs $1"')
-    run = run_make(tmp_path, "setup")
-    assert (run.returncode, run.stdout) == (0, "3.12 runs tools/setup_venv.py\n")
+    script(tmp_path / "python3.12", '[ "$1" = -c ] || echo "3.12 runs $*"')
+    run = run_make(tmp_path, ".venv/bin/python", "--always-make")
+    assert (run.returncode, run.stdout) == (0, "3.12 runs -m venv --clear .venv\n")
 
 
 def test_a_python_that_was_named_is_taken(tmp_path: Path):
     folder = tmp_path / "with space"
     folder.mkdir()
-    script(folder / "mine", 'echo "mine runs $1"')
-    run = run_make(tmp_path, "setup", f"PYTHON={folder / 'mine'}")
-    assert (run.returncode, run.stdout) == (0, "mine runs tools/setup_venv.py\n")
+    script(folder / "mine", '[ "$1" = -c ] || echo "mine runs $*"')
+    run = run_make(tmp_path, ".venv/bin/python", "--always-make", f"PYTHON={folder / 'mine'}")
+    assert (run.returncode, run.stdout) == (0, "mine runs -m venv --clear .venv\n")
 
 
 def test_help_is_the_default_and_names_every_target(tmp_path: Path):
@@ -215,7 +61,7 @@ def test_the_lab_opens_the_first_lesson_with_the_project_as_root(monkeypatch: py
     monkeypatch.setattr(lab, "has_browser", lambda: False)
     monkeypatch.setattr(lab, "is_root", lambda: True)
     told = lab.arguments(["--port=9000"])
-    assert f"--ServerApp.root_dir={setup_venv.ROOT}" in told
+    assert f"--ServerApp.root_dir={ROOT}" in told
     assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in told
     assert told[-3:] == ["--allow-root", "--no-browser", "--port=9000"]
 
