@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from receiptlab import show
+from receiptlab import fixture, show
 from receiptlab.contracts import intake, retention
 from receiptlab.contracts.dispatch import Dispatch
 from receiptlab.contracts.registry import CONTRACTS
@@ -67,6 +67,22 @@ def test_a_wal_that_is_emptied_after_the_packing_alone_comes_back(monkeypatch):
     [row] = cut(LONG_WAL, "intake", steps=SCRUBBING)
     assert set(bad(row)) == {"back"}
     assert "truncate of fixture.db-wal" in row["witness"]
+
+
+def pack_and_leave_the_wal(self):
+    """Store.pack without its last truncate: the packed file is in the WAL, the old one still on the disk."""
+    emptied = self._empty_wal()
+    self.db.execute("VACUUM")
+    return emptied
+
+
+@pytest.mark.parametrize(("packing", "harm"), [(Store.pack, set()), (pack_and_leave_the_wal, {"back"})])
+def test_bytes_in_free_space_are_gone_when_the_packed_file_is_written_back(monkeypatch, packing, harm):
+    """With secure_delete off a deleted row stays in the file's free space, as in slack space otherwise."""
+    monkeypatch.setattr(fixture, "connect", connecting("secure_delete = OFF"))
+    monkeypatch.setattr(Store, "pack", packing)
+    [row] = cut(LONG_WAL, "intake", steps=(SCRUBBING[5], *SCRUBBING[-2:]))
+    assert set(bad(row)) == harm
 
 
 def test_every_call_that_writes_is_in_a_life():
@@ -145,9 +161,28 @@ def test_an_erasure_without_a_scrub_is_found():
     assert f"call {SCRUB}, erase_identity" in row["witness"]
 
 
+def connecting(pragma):
+    """`fixture.connect` with one setting changed."""
+    connect = fixture.connect
+
+    def weaker(path, timeout_ms):
+        db = connect(path, timeout_ms)
+        db.execute(f"PRAGMA {pragma}")
+        return db
+
+    return weaker
+
+
+def test_a_product_that_syncs_less_is_found(monkeypatch):
+    """The workload runs with what `fixture.connect` sets, under the settings that must hold."""
+    monkeypatch.setattr(fixture, "connect", connecting("synchronous = NORMAL"))
+    [row] = cut(WAL, "receiver")
+    assert set(bad(row)) == {"lost"}
+
+
 def test_a_life_in_which_nothing_is_written_proves_nothing():
     look = Step("look", lambda at: at.store.read("SELECT 1"))
-    with pytest.raises(ProvesNothing, match="wrote and synced nothing"):
+    with pytest.raises(ProvesNothing, match="owner look wrote nothing"):
         cut(WAL, "owner", steps=(look,))
     add = LIVES["owner"].steps[0]
     with pytest.raises(ProvesNothing, match="ended as refused"):

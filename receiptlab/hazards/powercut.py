@@ -124,8 +124,8 @@ def run(
 ) -> list[dict[str, object]]:
     """Cut the power at every point of every life, under every setting. `size` is small or full.
 
-    Returns one row for each contract and setting. Raises ProvesNothing where a listed call wrote or synced
-    nothing, or where no state differs from the final one.
+    Returns one row for each contract and setting. Raises ProvesNothing where a listed call wrote nothing,
+    or where no state differs from the final one.
     """
     from receiptlab.hazards.filesystem import Setting
 
