@@ -92,7 +92,8 @@ def raw(real, *arguments):
 
 def half_made(real, path, schema):
     store = real(path, schema)
-    store.db.execute("PRAGMA application_id = 1")
+    with contextlib.suppress(sqlite3.Error):
+        store.db.execute("PRAGMA application_id = 1")
     return store
 
 
