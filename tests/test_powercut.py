@@ -11,7 +11,9 @@ from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.shape import arguments
 from receiptlab.hazards import powercut, reopening, states
 from receiptlab.hazards.disk import Disk, Event
-from receiptlab.hazards.recording import ProvesNothing
+from receiptlab.hazards.filesystem import Setting
+from receiptlab.hazards.recording import ProvesNothing, Recording
+from receiptlab.hazards.reopening import Found
 from receiptlab.hazards.states import Past, Plan, sectors
 from receiptlab.hazards.writing import SECRET, Step, lives
 from receiptlab.store import Store
@@ -187,6 +189,41 @@ def test_a_life_in_which_nothing_is_written_proves_nothing():
     add = LIVES["owner"].steps[0]
     with pytest.raises(ProvesNothing, match="ended as refused"):
         cut(WAL, "owner", steps=(add, add))
+
+
+@pytest.mark.parametrize(
+    ("found", "place", "verdict"),
+    [
+        (Found(moment="two"), (2, 2), "kept"),
+        (Found(moment="two"), (1, 1), "kept"),  # committed, and its mark was not yet made
+        (Found(moment="two"), (1, 2), "kept"),
+        (Found(moment="one"), (2, 2), "lost: an acknowledged call is not there"),
+        (Found(moment="two"), (0, 0), "half: one part of a call is there"),  # it was not begun yet
+        (Found(moment="three"), (2, 3), "half: one part of a call is there"),  # a moment between transactions
+        (Found(moment="another"), (2, 2), "half: the file holds what it never held"),
+        (Found(broken=("a rule", "another"), moment="two"), (2, 2), "half: a rule"),
+        (Found(damage="torn"), (2, 2), "damaged: torn"),
+        (Found(damage="torn"), (-1, 0), "damaged: torn"),
+        (Found(refused="missing"), (0, 0), "lost: missing"),
+        (Found(refused="empty"), (0, 0), "lost: empty"),
+        (Found(refused="application-id"), (0, 0), "damaged: application-id"),
+        (Found(refused="missing"), (-1, 0), "kept"),  # nobody was told that there is a file
+    ],
+)
+def test_every_verdict(found, place, verdict):
+    of = SimpleNamespace(moments=["zero", "one", "two", "three"], half={3})
+    acknowledged, committed = place
+    place = powercut.Place(9, acknowledged, committed)
+    judged = powercut.judge(found, {"a": b"the SECRET"}, place, [], of)
+    assert ": ".join(filter(None, judged)) == verdict
+    assert powercut.judge(found, {"a": b"", "b": b"the SECRET"}, place, [b"x", b"SECRET"], of).word == "back"
+
+
+def test_a_recording_without_a_write_proves_nothing():
+    recording = Recording(LIVES["owner"], Setting(*WAL))
+    recording.disk.log.clear()
+    with pytest.raises(ProvesNothing, match="owner: no state differs from the final one"):
+        powercut.cut(recording, ALL)
 
 
 # The model
