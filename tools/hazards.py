@@ -103,7 +103,7 @@ def _kills(sizes: dict, told: Callable) -> Iterator[dict]:
     found = kills.run(sizes["kills"], 1, lambda contract, done, total: told(done, total))
     took = round((perf_counter() - start) / len(found), 2)
     for row in found:
-        bad = row["lost"] + row["doubled"] + len(row["wrong"])
+        bad = row["lost"] + row["doubled"] + row["unasked"] + len(row["wrong"])
         setting = f"SIGKILL, {row['acknowledged']} calls acknowledged"
         yield _row(
             "kills",

@@ -44,7 +44,7 @@ class Setting(NamedTuple):
 
 
 PRODUCT = ("wal", "full")
-"""The journal mode and synchronous setting of `fixture.connect`. `opened` takes these from `connect` itself."""
+"""Stands for the journal mode and synchronous setting of `fixture.connect`, whatever they are."""
 
 
 class FileSystem(apsw.VFS):
