@@ -10,7 +10,7 @@ from receiptlab import fixture
 from receiptlab.contracts import retention
 from receiptlab.errors import Indefinite, LabError, NotWritten
 from receiptlab.hazards import diskfault, expecting, filesystem, opening
-from receiptlab.hazards.disk import Disk, Fault
+from receiptlab.hazards.disk import Disk, DiskFault, Fault
 from receiptlab.hazards.recording import ProvesNothing
 from receiptlab.hazards.reopening import Found
 from receiptlab.hazards.writing import Step, lives
@@ -51,6 +51,12 @@ def test_every_failure_is_told_and_nothing_is_half_done(name):
 @pytest.mark.parametrize("setting", [("wal", "full", 8), ("delete", "extra")])
 def test_the_same_with_checkpoints_and_with_a_rollback_journal(setting):
     assert found(failing("receiver", setting)) == [(0, "")] * 4
+
+
+def test_a_run_tells_how_far_it_is():
+    told, lives = [], [LIVES["retention"]._replace(steps=EXECUTE)]
+    diskfault.run(progress=lambda *done: told.append(done), settings=[WAL, ("delete", "extra")], of=lives)
+    assert told == [(0, 2), (1, 2), (2, 2)]
 
 
 def test_a_checkpoint_that_fails_takes_nothing_back():
@@ -316,6 +322,44 @@ def test_a_write_that_fails_is_half_done_and_strikes_when_it_should():
     assert disk.files() == {"a": b"twe!"}
     disk.write(file, "a", 0, b"two!")
     assert disk.before.struck == 1
+
+
+OPERATIONS = {
+    "write": lambda disk: disk.write(1, "a", 1, b"xy"),
+    "truncate": lambda disk: disk.truncate(1, "a", 1),
+    "sync": lambda disk: disk.sync(1, "a", folder=True),
+    "open": lambda disk: disk.open("b", create=True),
+    "delete": lambda disk: disk.delete("a", folder=True),
+}
+DONE = {
+    "write": ({"a": b".xy"}, ["write of 2 bytes at 1 of a"]),
+    "truncate": ({"a": b"."}, ["truncate of a to 1 bytes"]),
+    "sync": ({"a": b"..."}, ["sync a", "folder-sync a"]),
+    "open": ({"a": b"...", "b": b""}, ["create b"]),
+    "delete": ({}, ["delete a", "folder-sync a"]),
+}
+
+
+@pytest.mark.parametrize("kind", diskfault.BROKEN)
+def test_each_operation_of_the_disk_is_written_down_and_can_fail(kind):
+    disk = Disk({"a": b"..."})
+    disk.before = Fault(diskfault.BROKEN, 1, for_good=False)
+    with pytest.raises(DiskFault, match=diskfault.BROKEN[kind]):
+        OPERATIONS[kind](disk)
+    assert (disk.files(), disk.log) == ({"a": b".x." if kind == "write" else b"..."}, [])
+    OPERATIONS[kind](disk)
+    assert (disk.files(), [str(event) for event in disk.log]) == DONE[kind]
+
+
+def test_a_file_is_made_only_where_that_was_asked_for():
+    disk = Disk()
+    assert disk.open("a", create=False) is None
+    assert disk.delete("a", folder=True) is False
+    assert disk.open("a", create=True) == disk.open("a", create=False) != disk.open(None, create=True)
+    assert (disk.files(), len(disk.log)) == ({"a": b""}, 1)
+    assert disk.delete("a", folder=False) is True
+    assert [event.kind for event in disk.log] == ["create", "delete"]
+    assert disk.open("a", create=True) == 3  # another file of the same name
 
 
 def test_errors_have_the_codes_of_the_standard_library():

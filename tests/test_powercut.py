@@ -7,6 +7,7 @@ import pytest
 from receiptlab import fixture, show
 from receiptlab.contracts import intake, retention
 from receiptlab.contracts.dispatch import Dispatch
+from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.shape import arguments
 from receiptlab.hazards import powercut, reopening, states
@@ -44,7 +45,7 @@ def bad(row):
 def test_nothing_is_lost_or_half_done(name):
     [row] = cut(WAL, name)
     assert (bad(row), row["violations"], row["witness"]) == ({}, 0, "")
-    assert row["kept"] == row["judged"] >= row["states"] > row["points"]
+    assert row["kept"] == row["judged"] >= row["states"] > row["points"] > row["calls"]
 
 
 @pytest.mark.parametrize("name", ["owner", "retention", "receiver", "dispatch"])
@@ -152,6 +153,33 @@ def test_a_call_in_two_transactions_is_found(name, kind, why):
     [row] = cut(WAL, name, on=lambda store: SimpleNamespace(store=store, **{name: kind(store)}))
     assert set(bad(row)) == {"half"}
     assert why in row["witness"]
+
+
+class Hasty(Dispatch):
+    """It does not wait for the disk before it sends, and does afterwards."""
+
+    def send(self, receive, *args, **how):
+        def receiving(message):
+            try:
+                receive(message)
+            finally:
+                self.store.db.execute("PRAGMA synchronous = FULL")
+
+        self.store.db.execute("PRAGMA synchronous = OFF")
+        return super().send(receiving, *args, **how)
+
+
+def test_a_message_that_is_sent_before_its_mark_is_on_the_disk_is_found():
+    """Whoever received it has seen the mark. When the call ends, all of it is on the disk."""
+
+    def on(store):
+        return SimpleNamespace(store=store, owner=Owner(store), dispatch=Hasty(store))
+
+    steps = [step for step in LIVES["dispatch"].steps[:9] if step.name != "send" or step.parts == 2]
+    assert bad(cut(WAL, "dispatch", steps=steps)[0]) == {}
+    [row] = cut(WAL, "dispatch", steps=steps, on=on)
+    assert set(bad(row)) == {"lost"}
+    assert "send" in row["witness"]
 
 
 def test_an_erasure_without_a_scrub_is_found():
@@ -274,6 +302,30 @@ def test_a_write_is_torn_at_sectors_of_the_file():
     assert torn == {b"", b"x" * 512, bytes(512) + b"x" * 512, b"x" * 1024}
 
 
+def test_a_torn_write_comes_with_the_others_and_without_those_after_it():
+    one, two = Event("write", 1, "a", 0, b"x" * 1024), Event("write", 1, "a", 1024, b"y")
+    half = {b"x" * 512 + bytes(512), bytes(512) + b"x" * 512}
+    whole = {b"", b"x" * 1024, b"x" * 1024 + b"y", bytes(1024) + b"y"}
+    torn = contents(past(*CREATED, one, two), plan=Plan(0, 12, False, 100))
+    assert (
+        torn
+        == {each[:512] if each[512:] == bytes(512) else each for each in half}
+        | {each + b"y" for each in half}
+        | whole
+    )
+
+
+def test_a_truncate_is_done_or_not_and_never_in_part():
+    cut_off = Event("truncate", 1, "a", 1)
+    drawn = {states._drawn(cut_off, str(number)).parts for number in range(40)}
+    assert drawn == {None, ()}
+    write = Event("write", 1, "a", 0, b"x" * 1024)
+    assert {states._drawn(write, str(number)).parts for number in range(40)} == {
+        *(None, (), ((0, 512),), ((512, 1024),), ((0, 512), (512, 1024)))
+    }
+    assert contents(past(*CREATED, write, cut_off), plan=Plan(0, 12, False, 100)) >= {b"x", b"x" * 1024}
+
+
 def test_the_states_are_the_same_each_time():
     writes = [Event("write", 1, "a", 600 * number, b"x" * 600) for number in range(9)]
     plan = Plan(20, 2, True, 100)
@@ -282,8 +334,21 @@ def test_the_states_are_the_same_each_time():
     assert once != [state.files for state in past(*CREATED, *writes).states(plan, "another")]
 
 
-def test_two_runs_give_the_same_rows():
-    assert cut(WAL, "receiver") == cut(WAL, "receiver")
+def test_the_log_of_a_workload_is_the_same_each_time():
+    """To the byte: SQLite's salts and nonces are drawn from a seed."""
+    life = LIVES["receiver"]
+    for setting in (Setting(*WAL), Setting(*JOURNAL)):
+        once = Recording(life, setting).live().events
+        assert once == Recording(life, setting).live().events
+        assert once != Recording(life._replace(name="another"), setting).live().events
+
+
+def test_two_runs_give_the_same_rows_and_tell_how_far_they_are():
+    told, settings = [], [WAL, NORMAL]
+    life = LIVES["receiver"]._replace(steps=LIVES["receiver"].steps[:2])
+    rows = powercut.run("small", lambda *done: told.append(done), settings, [life])
+    assert told == [(0, 2), (1, 2), (2, 2)]
+    assert rows == powercut.run("small", settings=settings, of=[life])
 
 
 # A broken tool is noticed
