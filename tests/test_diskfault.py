@@ -53,10 +53,13 @@ def test_the_same_with_checkpoints_and_with_a_rollback_journal(setting):
     assert found(failing("receiver", setting)) == [(0, "")] * 4
 
 
-def test_a_run_tells_how_far_it_is():
+def test_a_full_run_has_every_setting_and_tells_how_far_it_is():
     told, lives = [], [LIVES["retention"]._replace(steps=EXECUTE)]
-    diskfault.run(progress=lambda *done: told.append(done), settings=[WAL, ("delete", "extra")], of=lives)
-    assert told == [(0, 2), (1, 2), (2, 2)]
+    rows = diskfault.run("full", lambda *done: told.append(done), of=lives)
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert [row["setting"] for row in rows[::4]] == [
+        str(filesystem.Setting(*each)) for each in diskfault.SETTINGS
+    ]
 
 
 def test_a_checkpoint_that_fails_takes_nothing_back():

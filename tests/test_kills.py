@@ -33,13 +33,15 @@ def found(name, wrong, rounds=8):
 
 
 @posix
-def test_nothing_that_was_acknowledged_is_lost_and_nothing_is_doubled():
-    told = []
+def test_nothing_that_was_acknowledged_is_lost_and_nothing_is_doubled(monkeypatch):
+    told, ended, finish = [], [], kills.Writer.finish
+    monkeypatch.setattr(kills.Writer, "finish", lambda self: (finish(self), ended.append(self.name)))
     rows = kills.run(15, progress=lambda *done: told.append(done))
     assert [row["contract"] for row in rows] == list(kills.KEPT)
     for row in rows:
         assert (row["lost"], row["doubled"], row["unasked"], row["wrong"]) == (0, 0, 0, []), row
         assert row["acknowledged"] > row["kills"] == 3
+    assert ended == ["anna", "ben"] * 5  # else what was committed and not answered would be unasked
     assert told == [(contract, number, 3) for contract in kills.KEPT for number in (1, 2, 3)]
 
 

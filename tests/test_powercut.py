@@ -120,6 +120,22 @@ def test_a_rollback_journal_comes_back_when_its_deletion_is_not_synced():
         assert "Lost: deletion of fixture.db-journal." in row["witness"]
 
 
+def test_a_witness_names_the_call_the_moment_and_what_was_lost():
+    tally = powercut.Tally(Recording(LIVES["owner"], Setting(*WAL)))
+    lost, verdict = ("one", "two", "three", "four", "five"), powercut.Verdict("lost", "it is gone")
+    last = len(tally.recording.events)
+    told = tally._tell(states.State({}, lost), powercut.Place(last, 0, 0, 2), verdict)
+    assert told == (
+        "lost: it is gone. In call 3, claim, after: it was acknowledged. Lost: one; two; three; and 2 more."
+    )
+    told = tally._tell(states.State({}, lost[:3]), powercut.Place(1), verdict)
+    assert told == (
+        "lost: it is gone. In the making of the file, after: create fixture.db. Lost: one; two; three."
+    )
+    told = tally._tell(states.State({}, ()), powercut.Place(), verdict)
+    assert told == "lost: it is gone. In the making of the file, after: nothing. Lost: nothing."
+
+
 # Planted bugs
 
 

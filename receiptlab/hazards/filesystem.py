@@ -181,8 +181,6 @@ class Connection:
 
     def close(self) -> None:
         """Close it. An error in that is SQLite's to forget, as sqlite3 does."""
-        if self.closed:
-            return
         self.closed = True
         try:
             self._db.close()
