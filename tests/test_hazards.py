@@ -7,7 +7,7 @@ import pytest
 
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.errors import LabError
-from receiptlab.hazards import diskfault, kills, powercut
+from receiptlab.hazards import diskfault, kills, models, powercut
 from receiptlab.hazards.explored import Explored, Order
 from receiptlab.hazards.writing import lives
 from receiptlab.scenarios import every_order, orders, racing
@@ -111,6 +111,14 @@ def test_everything_that_the_kills_count_is_a_violation(monkeypatch):
     [told] = hazards._kills(hazards.SMALL, quiet)
     assert (told["tried"], told["violations"], told["setting"]) == (3, 1111, "SIGKILL, 9 calls acknowledged")
     assert told["witness"].startswith("['odd'")
+
+
+def test_a_model_that_disagrees_is_a_violation(monkeypatch):
+    row = {"contract": "owner", "sequences": 2, "calls": 80, "disagreements": 1, "witness": "the case"}
+    monkeypatch.setattr(models, "run", lambda *given: [row])
+    [told] = hazards._models(hazards.SMALL, quiet)
+    assert (told["setting"], told["tried"], told["violations"]) == ("2 sequences", 80, 1)
+    assert (told["witness"], told["meant to break"]) == ("the case", False)
 
 
 @pytest.mark.parametrize(

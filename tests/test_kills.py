@@ -81,6 +81,7 @@ def test_a_writer_that_says_nothing_is_ended_and_named(monkeypatch, tmp_path):
     with pytest.raises(ChildFailed, match=f"writer anna: ended with -{signal.SIGKILL}; it printed: nothing"):
         writer.finish()
     assert writer.process.poll() == -signal.SIGKILL
+    assert writer.process.stdin.closed and writer.process.stdout.closed and writer.printed.closed
 
 
 @posix

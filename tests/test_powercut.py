@@ -331,6 +331,15 @@ def test_a_torn_write_comes_with_the_others_and_without_those_after_it():
     )
 
 
+def test_subsets_are_drawn_where_there_is_more_than_one_write():
+    one, two, three = (Event("write", 1, "a", at, b"x") for at in range(3))
+    drawn = Plan(60, 0, False, 100)
+    assert contents(past(*CREATED, one, two, three), plan=drawn) == {
+        *(b"", b"x", b"xx", b"xxx", b"\0x", b"\0xx", b"\0\0x", b"x\0x")
+    }
+    assert len(list(past(*CREATED, one).states(drawn, "seed"))) == 3
+
+
 def test_a_truncate_is_done_or_not_and_never_in_part():
     cut_off = Event("truncate", 1, "a", 1)
     drawn = {states._drawn(cut_off, str(number)).parts for number in range(40)}

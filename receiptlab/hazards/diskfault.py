@@ -159,7 +159,7 @@ class Trial:
     def _reopened(self, each: Expected, outcome: Outcome, files: dict[str, bytes], where: Path) -> str:
         """A process that opens the file now: what it finds, and how the call ends when it makes it again."""
         path = reopening.lay(files, where)
-        found = reopening.look(path, self.life.rules, self.setting.journal == "wal")
+        found = reopening.look(path, self.life.rules)
         self.counts["there"] += outcome.word == "unknown" and found.moment == each.moments[-1]
         wrong = each.wrong(outcome, found)
         if wrong:
@@ -187,7 +187,7 @@ class Trial:
 
     def _closed(self, each: Expected, files: dict[str, bytes], where: Path) -> str:
         """What is in the file when the connection was closed."""
-        found = reopening.look(reopening.lay(files, where), self.life.rules, self.setting.journal == "wal")
+        found = reopening.look(reopening.lay(files, where), self.life.rules)
         wrong = found.refused or found.damage or (found.broken and found.broken[0])
         if not wrong and each.step.parts == 1 and found.moment not in (*each.moments, each.twice):
             wrong = "it holds what it never held"
