@@ -326,7 +326,9 @@ def test_each_order_has_contracts_that_remember_nothing():
             naive.store.read("SELECT results FROM work")
 
     with Explorer(Naive, [Caller("a", "read", make), reading("b", 1)]) as explorer:
-        assert [each.order for each in explorer.explore().orders] == ["AB", "BA"]
+        found = explorer.explore()
+    assert [each.order for each in found.orders] == ["AB", "BA"]
+    assert (found.name, found.callers) == ("read and read", ("a: read", "b: read"))
 
 
 def test_the_rows_are_put_back_to_the_last_one():
