@@ -3,6 +3,8 @@ python tests/broken.py NAME. The tests must find every one.
 """
 
 import json
+import os
+import signal
 import sys
 
 from receiptlab.contracts.intake import Intake
@@ -124,5 +126,7 @@ def replays(line):
 
 
 if __name__ == "__main__":
+    # As a service does that ends in good order when it is asked to. SIGKILL does not ask.
+    signal.signal(signal.SIGTERM, lambda *received: os._exit(0))
     kind = {each.__name__: each for each in (TwoTransactions, Early, Forgetful, Unsynced)}[sys.argv[1]]
     killed.main({"retention": kind}, replays if kind is Early else killed.say)

@@ -96,6 +96,8 @@ def test_a_child_that_says_something_else_is_not_waited_for(path):
         pytest.raises(ChildFailed, match="and said 'READY'"),
     ):
         child.expect("AT before_commit")
+    assert not child.hung  # it was killed at once, and not by its watchdog
+    assert child._process.stdin.closed and child._process.stdout.closed and child._printed.closed
 
 
 def test_a_child_that_does_not_die_at_its_point_is_told(path):

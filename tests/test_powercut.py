@@ -4,14 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from receiptlab import show
+from receiptlab import fixture, show
 from receiptlab.contracts import intake, retention
 from receiptlab.contracts.dispatch import Dispatch
+from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.shape import arguments
 from receiptlab.hazards import powercut, reopening, states
 from receiptlab.hazards.disk import Disk, Event
-from receiptlab.hazards.recording import ProvesNothing
+from receiptlab.hazards.filesystem import Setting
+from receiptlab.hazards.recording import ProvesNothing, Recording
+from receiptlab.hazards.reopening import Found
 from receiptlab.hazards.states import Past, Plan, sectors
 from receiptlab.hazards.writing import SECRET, Step, lives
 from receiptlab.store import Store
@@ -42,7 +45,7 @@ def bad(row):
 def test_nothing_is_lost_or_half_done(name):
     [row] = cut(WAL, name)
     assert (bad(row), row["violations"], row["witness"]) == ({}, 0, "")
-    assert row["kept"] == row["judged"] >= row["states"] > row["points"]
+    assert row["kept"] == row["judged"] >= row["states"] > row["points"] > row["calls"]
 
 
 @pytest.mark.parametrize("name", ["owner", "retention", "receiver", "dispatch"])
@@ -67,6 +70,22 @@ def test_a_wal_that_is_emptied_after_the_packing_alone_comes_back(monkeypatch):
     [row] = cut(LONG_WAL, "intake", steps=SCRUBBING)
     assert set(bad(row)) == {"back"}
     assert "truncate of fixture.db-wal" in row["witness"]
+
+
+def pack_and_leave_the_wal(self):
+    """Store.pack without its last truncate: the packed file is in the WAL, the old one still on the disk."""
+    emptied = self._empty_wal()
+    self.db.execute("VACUUM")
+    return emptied
+
+
+@pytest.mark.parametrize(("packing", "harm"), [(Store.pack, set()), (pack_and_leave_the_wal, {"back"})])
+def test_bytes_in_free_space_are_gone_when_the_packed_file_is_written_back(monkeypatch, packing, harm):
+    """With secure_delete off a deleted row stays in the file's free space, as in slack space otherwise."""
+    monkeypatch.setattr(fixture, "connect", connecting("secure_delete = OFF"))
+    monkeypatch.setattr(Store, "pack", packing)
+    [row] = cut(LONG_WAL, "intake", steps=(SCRUBBING[5], *SCRUBBING[-2:]))
+    assert set(bad(row)) == harm
 
 
 def test_every_call_that_writes_is_in_a_life():
@@ -99,6 +118,22 @@ def test_a_rollback_journal_comes_back_when_its_deletion_is_not_synced():
     for row in cut(BARE_JOURNAL, "owner", "receiver"):
         assert set(bad(row)) == {"lost"}
         assert "Lost: deletion of fixture.db-journal." in row["witness"]
+
+
+def test_a_witness_names_the_call_the_moment_and_what_was_lost():
+    tally = powercut.Tally(Recording(LIVES["owner"], Setting(*WAL)))
+    lost, verdict = ("one", "two", "three", "four", "five"), powercut.Verdict("lost", "it is gone")
+    last = len(tally.recording.events)
+    told = tally._tell(states.State({}, lost), powercut.Place(last, 0, 0, 2), verdict)
+    assert told == (
+        "lost: it is gone. In call 3, claim, after: it was acknowledged. Lost: one; two; three; and 2 more."
+    )
+    told = tally._tell(states.State({}, lost[:3]), powercut.Place(1), verdict)
+    assert told == (
+        "lost: it is gone. In the making of the file, after: create fixture.db. Lost: one; two; three."
+    )
+    told = tally._tell(states.State({}, ()), powercut.Place(), verdict)
+    assert told == "lost: it is gone. In the making of the file, after: nothing. Lost: nothing."
 
 
 # Planted bugs
@@ -136,6 +171,33 @@ def test_a_call_in_two_transactions_is_found(name, kind, why):
     assert why in row["witness"]
 
 
+class Hasty(Dispatch):
+    """It does not wait for the disk before it sends, and does afterwards."""
+
+    def send(self, receive, *args, **how):
+        def receiving(message):
+            try:
+                receive(message)
+            finally:
+                self.store.db.execute("PRAGMA synchronous = FULL")
+
+        self.store.db.execute("PRAGMA synchronous = OFF")
+        return super().send(receiving, *args, **how)
+
+
+def test_a_message_that_is_sent_before_its_mark_is_on_the_disk_is_found():
+    """Whoever received it has seen the mark. When the call ends, all of it is on the disk."""
+
+    def on(store):
+        return SimpleNamespace(store=store, owner=Owner(store), dispatch=Hasty(store))
+
+    steps = [step for step in LIVES["dispatch"].steps[:9] if step.name != "send" or step.parts == 2]
+    assert bad(cut(WAL, "dispatch", steps=steps)[0]) == {}
+    [row] = cut(WAL, "dispatch", steps=steps, on=on)
+    assert set(bad(row)) == {"lost"}
+    assert "send" in row["witness"]
+
+
 def test_an_erasure_without_a_scrub_is_found():
     steps = [step for step in SCRUBBING if step.name != "scrub"]
     gone = (SECRET.encode(),)
@@ -145,13 +207,67 @@ def test_an_erasure_without_a_scrub_is_found():
     assert f"call {SCRUB}, erase_identity" in row["witness"]
 
 
+def connecting(pragma):
+    """`fixture.connect` with one setting changed."""
+    connect = fixture.connect
+
+    def weaker(path, timeout_ms):
+        db = connect(path, timeout_ms)
+        db.execute(f"PRAGMA {pragma}")
+        return db
+
+    return weaker
+
+
+def test_a_product_that_syncs_less_is_found(monkeypatch):
+    """The workload runs with what `fixture.connect` sets, under the settings that must hold."""
+    monkeypatch.setattr(fixture, "connect", connecting("synchronous = NORMAL"))
+    [row] = cut(WAL, "receiver")
+    assert set(bad(row)) == {"lost"}
+
+
 def test_a_life_in_which_nothing_is_written_proves_nothing():
     look = Step("look", lambda at: at.store.read("SELECT 1"))
-    with pytest.raises(ProvesNothing, match="wrote and synced nothing"):
+    with pytest.raises(ProvesNothing, match="owner look wrote nothing"):
         cut(WAL, "owner", steps=(look,))
     add = LIVES["owner"].steps[0]
     with pytest.raises(ProvesNothing, match="ended as refused"):
         cut(WAL, "owner", steps=(add, add))
+
+
+@pytest.mark.parametrize(
+    ("found", "place", "verdict"),
+    [
+        (Found(moment="two"), (2, 2), "kept"),
+        (Found(moment="two"), (1, 1), "kept"),  # committed, and its mark was not yet made
+        (Found(moment="two"), (1, 2), "kept"),
+        (Found(moment="one"), (2, 2), "lost: an acknowledged call is not there"),
+        (Found(moment="two"), (0, 0), "half: one part of a call is there"),  # it was not begun yet
+        (Found(moment="three"), (2, 3), "half: one part of a call is there"),  # a moment between transactions
+        (Found(moment="another"), (2, 2), "half: the file holds what it never held"),
+        (Found(broken=("a rule", "another"), moment="two"), (2, 2), "half: a rule"),
+        (Found(damage="torn"), (2, 2), "damaged: torn"),
+        (Found(damage="torn"), (-1, 0), "damaged: torn"),
+        (Found(refused="missing"), (0, 0), "lost: missing"),
+        (Found(refused="empty"), (0, 0), "lost: empty"),
+        (Found(refused="application-id"), (0, 0), "damaged: application-id"),
+        (Found(refused="missing"), (-1, 0), "kept"),  # nobody was told that there is a file
+    ],
+)
+def test_every_verdict(found, place, verdict):
+    of = SimpleNamespace(moments=["zero", "one", "two", "three"], half={3})
+    acknowledged, committed = place
+    place = powercut.Place(9, acknowledged, committed)
+    judged = powercut.judge(found, {"a": b"the SECRET"}, place, [], of)
+    assert ": ".join(filter(None, judged)) == verdict
+    assert powercut.judge(found, {"a": b"", "b": b"the SECRET"}, place, [b"x", b"SECRET"], of).word == "back"
+
+
+def test_a_recording_without_a_write_proves_nothing():
+    recording = Recording(LIVES["owner"], Setting(*WAL))
+    recording.disk.log.clear()
+    with pytest.raises(ProvesNothing, match="owner: no state differs from the final one"):
+        powercut.cut(recording, ALL)
 
 
 # The model
@@ -202,6 +318,39 @@ def test_a_write_is_torn_at_sectors_of_the_file():
     assert torn == {b"", b"x" * 512, bytes(512) + b"x" * 512, b"x" * 1024}
 
 
+def test_a_torn_write_comes_with_the_others_and_without_those_after_it():
+    one, two = Event("write", 1, "a", 0, b"x" * 1024), Event("write", 1, "a", 1024, b"y")
+    half = {b"x" * 512 + bytes(512), bytes(512) + b"x" * 512}
+    whole = {b"", b"x" * 1024, b"x" * 1024 + b"y", bytes(1024) + b"y"}
+    torn = contents(past(*CREATED, one, two), plan=Plan(0, 12, False, 100))
+    assert (
+        torn
+        == {each[:512] if each[512:] == bytes(512) else each for each in half}
+        | {each + b"y" for each in half}
+        | whole
+    )
+
+
+def test_subsets_are_drawn_where_there_is_more_than_one_write():
+    one, two, three = (Event("write", 1, "a", at, b"x") for at in range(3))
+    drawn = Plan(60, 0, False, 100)
+    assert contents(past(*CREATED, one, two, three), plan=drawn) == {
+        *(b"", b"x", b"xx", b"xxx", b"\0x", b"\0xx", b"\0\0x", b"x\0x")
+    }
+    assert len(list(past(*CREATED, one).states(drawn, "seed"))) == 3
+
+
+def test_a_truncate_is_done_or_not_and_never_in_part():
+    cut_off = Event("truncate", 1, "a", 1)
+    drawn = {states._drawn(cut_off, str(number)).parts for number in range(40)}
+    assert drawn == {None, ()}
+    write = Event("write", 1, "a", 0, b"x" * 1024)
+    assert {states._drawn(write, str(number)).parts for number in range(40)} == {
+        *(None, (), ((0, 512),), ((512, 1024),), ((0, 512), (512, 1024)))
+    }
+    assert contents(past(*CREATED, write, cut_off), plan=Plan(0, 12, False, 100)) >= {b"x", b"x" * 1024}
+
+
 def test_the_states_are_the_same_each_time():
     writes = [Event("write", 1, "a", 600 * number, b"x" * 600) for number in range(9)]
     plan = Plan(20, 2, True, 100)
@@ -210,8 +359,21 @@ def test_the_states_are_the_same_each_time():
     assert once != [state.files for state in past(*CREATED, *writes).states(plan, "another")]
 
 
-def test_two_runs_give_the_same_rows():
-    assert cut(WAL, "receiver") == cut(WAL, "receiver")
+def test_the_log_of_a_workload_is_the_same_each_time():
+    """To the byte: SQLite's salts and nonces are drawn from a seed."""
+    life = LIVES["receiver"]
+    for setting in (Setting(*WAL), Setting(*JOURNAL)):
+        once = Recording(life, setting).live().events
+        assert once == Recording(life, setting).live().events
+        assert once != Recording(life._replace(name="another"), setting).live().events
+
+
+def test_two_runs_give_the_same_rows_and_tell_how_far_they_are():
+    told, settings = [], [WAL, NORMAL]
+    life = LIVES["receiver"]._replace(steps=LIVES["receiver"].steps[:2])
+    rows = powercut.run("small", lambda *done: told.append(done), settings, [life])
+    assert told == [(0, 2), (1, 2), (2, 2)]
+    assert rows == powercut.run("small", settings=settings, of=[life])
 
 
 # A broken tool is noticed

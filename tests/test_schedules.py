@@ -228,6 +228,20 @@ def test_asking_in_vain_changes_nothing(name):
     assert {ending[:3] for ending in full.endings()} == {ending[:3] for ending in few.endings()}
 
 
+def test_three_that_ask_in_vain_do_not_wake_each_other_for_ever():
+    def make(naive):
+        with naive.store.write() as db:
+            db.execute("SELECT * FROM work")
+
+    callers = [Caller(name, "read", make) for name in "abc"]
+    with Explorer(Naive, callers, every_retry=True) as explorer:
+        full = explorer.explore()
+    with Explorer(Naive, callers) as explorer:
+        few = explorer.explore()
+    assert full.clean
+    assert {each.order for each in full.orders} > {each.order for each in few.orders}
+
+
 @pytest.mark.parametrize("name", ["accept twice, two keys", "execute and close", "register and apply"])
 def test_asking_in_vain_leaves_the_same_rows(name, monkeypatch):
     rows_of, left = stepping.Stage.rows, set()
@@ -312,7 +326,9 @@ def test_each_order_has_contracts_that_remember_nothing():
             naive.store.read("SELECT results FROM work")
 
     with Explorer(Naive, [Caller("a", "read", make), reading("b", 1)]) as explorer:
-        assert [each.order for each in explorer.explore().orders] == ["AB", "BA"]
+        found = explorer.explore()
+    assert [each.order for each in found.orders] == ["AB", "BA"]
+    assert (found.name, found.callers) == ("read and read", ("a: read", "b: read"))
 
 
 def test_the_rows_are_put_back_to_the_last_one():
@@ -480,6 +496,14 @@ def test_two_to_four_callers(number):
         Explorer(Naive, [reading("a", 1)] * number)
 
 
+def test_every_connection_is_closed_in_the_end():
+    with TWO.explorer() as explorer:
+        connections = [explorer.stage.home.db, *(player.db for player in explorer.players)]
+    for db in connections:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            db.execute("SELECT 1")
+
+
 def test_a_refusal_is_an_outcome_as_any_other():
     def make(naive):
         with naive.store.write():
@@ -499,6 +523,7 @@ def test_a_witness_shows_its_statements():
     assert [(step.actor, step.call) for step in run.steps[4:8]] == [
         ("client", "INSERT outbox"), ("its retry", "SELECT receipt"), ("client", "COMMIT"), ("its retry", "BEGIN IMMEDIATE"),
     ]  # fmt: skip
+    assert [step.outcome for step in run.steps[4:8]] == ["accepted", "read", "accepted", "accepted"]
     assert [step.counts for step in run.steps[5:7]] == [(0, 0, 0), (1, 1, 1)]
     assert (run.kind, run.last.harm, run.last.counts) == ("breaks", "doubled", (2, 2, 2))
     assert run.steps[6].reason == "accept ends: accepted"
@@ -565,6 +590,7 @@ def test_importing_the_scenarios_does_not_load_greenlet():
 
 def test_a_missing_greenlet_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "greenlet", None)
+    monkeypatch.setattr(schedules, "Stage", None)  # it is told before a file is made
     with pytest.raises(stepping.NoGreenlet, match="pip install"):
         TWO.explorer()
 

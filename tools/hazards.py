@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
+import apsw
 from rich.console import Console
 from rich.progress import Progress
 
@@ -40,7 +41,9 @@ def main() -> int:
     for hazard, run in HAZARDS.items():
         with _bar(hazard) as told:
             rows += list(run(sizes, told))
-    report = {name: engine.report()[name] for name in ("python", "sqlite")}
+    report = {name: engine.report()[name] for name in ("python", "sqlite")} | {
+        "apsw": apsw.sqlitelibversion()
+    }
     report |= {"seeds": {"power cut": powercut.SEED, "kills": 1, "models": 1}, "rows": rows}
     given.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8", newline="\n")
     shown = [tuple(str(row[column]) for column in COLUMNS) for row in rows]
@@ -103,7 +106,7 @@ def _kills(sizes: dict, told: Callable) -> Iterator[dict]:
     found = kills.run(sizes["kills"], 1, lambda contract, done, total: told(done, total))
     took = round((perf_counter() - start) / len(found), 2)
     for row in found:
-        bad = row["lost"] + row["doubled"] + len(row["wrong"])
+        bad = row["lost"] + row["doubled"] + row["unasked"] + len(row["wrong"])
         setting = f"SIGKILL, {row['acknowledged']} calls acknowledged"
         yield _row(
             "kills",

@@ -128,12 +128,13 @@ class Trial:
         for number in range(1, MOST):
             fault = Fault(KINDS[self.kind], number, self.for_good)
             word, wrong = one(fault)
-            if not word and not wrong:
+            if wrong:
+                where = f"failure of operation {number}" if word else "no failure"
+                self.counts["violations"] += 1
+                self.witness = self.witness or f"{name}, {where}: {wrong}"
+            if not word:
                 break
             self.counts.update(["faults", word if word in ("failed", "unknown", "raw") else "answered"])
-            if wrong:
-                self.counts["violations"] += 1
-                self.witness = self.witness or f"{name}, failure of operation {number}: {wrong}"
         else:
             raise ProvesNothing(f"{self.life.name} {name}: the failures have no end")
         if number == 1 and writes:
@@ -147,7 +148,7 @@ class Trial:
             try:
                 outcome = attempt(each.step.call, at)
             except Exception as error:
-                return "raw", f"the caller got {type(error).__name__}: {error}"
+                return "raw" if fault.struck else "", f"the caller got {type(error).__name__}: {error}"
             struck, left = fault.struck, disk.files()
             if not self.for_good:
                 disk.before = nothing
@@ -158,7 +159,7 @@ class Trial:
     def _reopened(self, each: Expected, outcome: Outcome, files: dict[str, bytes], where: Path) -> str:
         """A process that opens the file now: what it finds, and how the call ends when it makes it again."""
         path = reopening.lay(files, where)
-        found = reopening.look(path, self.life.rules, self.setting.journal == "wal")
+        found = reopening.look(path, self.life.rules)
         self.counts["there"] += outcome.word == "unknown" and found.moment == each.moments[-1]
         wrong = each.wrong(outcome, found)
         if wrong:
@@ -178,10 +179,7 @@ class Trial:
             if self.for_good:
                 attempt(each.step.call, at)
                 return ""
-            seen = moment(store.db)
-            if outcome.word == "failed" and each.step.parts == 1 and seen != each.moments[0]:
-                return "after failed: this connection sees something of it"
-            return each.made_again(seen, at)
+            return each.made_again(moment(store.db), at)
         except Exception as error:
             if store.db.closed:
                 return ""
@@ -189,7 +187,7 @@ class Trial:
 
     def _closed(self, each: Expected, files: dict[str, bytes], where: Path) -> str:
         """What is in the file when the connection was closed."""
-        found = reopening.look(reopening.lay(files, where), self.life.rules, self.setting.journal == "wal")
+        found = reopening.look(reopening.lay(files, where), self.life.rules)
         wrong = found.refused or found.damage or (found.broken and found.broken[0])
         if not wrong and each.step.parts == 1 and found.moment not in (*each.moments, each.twice):
             wrong = "it holds what it never held"

@@ -11,14 +11,18 @@ so nothing here says anything of two.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import sqlite3
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import apsw
 
+from receiptlab import fixture
 from receiptlab.hazards.disk import Disk, DiskFault
 
 NAME = "fixture.db"
@@ -37,6 +41,10 @@ class Setting(NamedTuple):
     def __str__(self) -> str:
         often = f", checkpoint at {self.pages} pages" if self.pages != 1000 else ""
         return f"{self.journal.upper()}, synchronous {self.synchronous.upper()}{often}"
+
+
+PRODUCT = ("wal", "full")
+"""Stands for the journal mode and synchronous setting of `fixture.connect`, whatever they are."""
 
 
 class FileSystem(apsw.VFS):
@@ -173,8 +181,6 @@ class Connection:
 
     def close(self) -> None:
         """Close it. An error in that is SQLite's to forget, as sqlite3 does."""
-        if self.closed:
-            return
         self.closed = True
         try:
             self._db.close()
@@ -189,16 +195,29 @@ class Connection:
         return apsw.SQLITE_OK
 
 
+@functools.cache
+def settings_of(connect: Callable) -> dict[str, object]:
+    """What a connection made by `connect` (that is `fixture.connect`) is set to, as SQLite reports it."""
+    with tempfile.TemporaryDirectory(prefix="receiptlab-") as folder:
+        path = Path(folder) / NAME
+        path.touch()
+        with contextlib.closing(connect(path, 0)) as db:
+            names = ("journal_mode", "synchronous", "foreign_keys", "secure_delete")
+            return {name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in names}
+
+
 def opened(disk: Disk, setting: Setting) -> Connection:
-    """A connection with every setting said, as `fixture.connect` makes one. Raises sqlite3's errors."""
+    """A connection set as `fixture.connect` sets one, so that a weaker setting there is found here. Only a
+    setting other than PRODUCT replaces the journal mode and synchronous. Raises sqlite3's errors."""
+    pragmas = dict(settings_of(fixture.connect))
+    if setting[:2] != PRODUCT:
+        pragmas |= {"journal_mode": setting.journal, "synchronous": setting.synchronous}
     db = Connection(disk, setting.pages)
     try:
-        if setting.journal == "wal":
+        if pragmas["journal_mode"] == "wal":
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        db.execute(f"PRAGMA journal_mode = {setting.journal}")
-        db.execute(f"PRAGMA synchronous = {setting.synchronous}")
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA secure_delete = ON")
+        for name, value in pragmas.items():
+            db.execute(f"PRAGMA {name} = {value}")
     except sqlite3.Error:
         db.close()
         raise

@@ -167,6 +167,8 @@ def run(
     """
     if not hasattr(signal, "SIGKILL") or os.name != "posix":
         raise LabError("kills need a POSIX system: there is no SIGKILL here; nothing was run")
+    if kills < len(contracts):
+        raise LabError(f"kills must be {len(contracts)} or more, one for each contract, not {kills}")
     share, rest = divmod(kills, len(contracts))
     return [
         _one(contract, share + (number < rest), seed, progress, program)

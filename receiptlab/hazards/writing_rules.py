@@ -1,4 +1,8 @@
-"""What must hold of a contract's file at any moment: by contract and name, a SELECT for what breaks it."""
+"""What must hold of a contract's file at any moment: by contract and name, a SELECT for what breaks it.
+
+`reopening.look` checks foreign keys before these rules, so none of them repeats a REFERENCES of the schema.
+`tests/test_writing_rules.py` plants a fault for each rule.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,6 @@ _INTAKE = {
         FROM revision v WHERE v.identity = r.identity)""",
     "a head that is not there": """SELECT identity FROM receipt r WHERE state <> 'erased' AND NOT EXISTS (
         SELECT 1 FROM revision v WHERE v.identity = r.identity AND v.number = r.head)""",
-    "a revision without a receipt": """SELECT identity FROM revision
-        WHERE identity NOT IN (SELECT identity FROM receipt)""",
     "half compacted": """SELECT r.identity FROM receipt r JOIN revision v ON v.identity = r.identity
         WHERE (r.state = 'compacted') <> (v.outcome IS NULL) OR (r.state = 'compacted') <> (r.key IS NULL)""",
     "something left of what is erased": """SELECT identity FROM receipt WHERE state = 'erased' AND NOT (
@@ -45,8 +47,8 @@ _INTAKE = {
 _WORK = {
     "a receipt that counts other work": """SELECT identity FROM receipt r WHERE unsettled <> (
         SELECT count(*) FROM work w WHERE w.identity = r.identity AND w.state NOT IN ('done', 'dead'))""",
-    "work of a receipt that does not live": """SELECT w.id FROM work w LEFT JOIN receipt r
-        ON r.identity = w.identity WHERE coalesce(r.state, '') <> 'live'""",
+    "work of a receipt that does not live": """SELECT w.id FROM work w JOIN receipt r
+        ON r.identity = w.identity WHERE r.state <> 'live'""",
     "done without exactly one effect": """SELECT id FROM work w WHERE (state = 'done') <> (
         SELECT count(*) FROM effect e WHERE (e.identity, e.revision, e.processor, e.processor_revision)
         = (w.identity, w.revision, w.processor, w.processor_revision))""",
@@ -63,7 +65,7 @@ _WORK = {
 }
 _RECEIVER = {
     "generations with a hole": """SELECT owner FROM writer GROUP BY owner
-        HAVING count(*) <> max(generation) OR min(generation) <> 1""",
+        HAVING count(*) <> max(generation)""",
     "another than the last writer unfenced": """SELECT owner FROM writer GROUP BY owner
         HAVING sum(fenced_at IS NULL) <> 1
         OR max(generation) <> max(iif(fenced_at IS NULL, generation, 0))""",
