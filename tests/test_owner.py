@@ -91,7 +91,7 @@ def test_a_refusal_discloses_no_value_of_the_receipt(owner):
 def test_the_order_of_the_owner_s_checks():
     assert [guard.__name__ for guard in GUARDS["accept"]] == [
         *("not_found", "revoked", "epoch", "policy"),
-        *("key_reused", "replay"),
+        *("unknown_field", "key_reused", "replay"),
         *("accept_state", "fence", "holder", "expired", "revision"),
     ]
 
