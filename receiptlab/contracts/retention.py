@@ -52,7 +52,8 @@ ARGUMENTS = {
 class Executed:
     """The saved result of an operation: which effect it had, and when.
 
-    A version that adds a field gives it a default, which is what older results mean. `outcome` says whether this call had it (accepted) or found it (replayed); both compare equal.
+    A version that adds a field gives it a default, which is what older results mean. `outcome` says
+    whether this call had the effect (accepted) or found it (replayed); both compare equal.
     """
 
     effect: int
