@@ -269,7 +269,7 @@ def _check_args(where: str, name: str, args: dict, contract: type[Contract], exp
 def _check_fault(where: str, call: str, fault: str, contract: type[Contract]) -> None:
     points = points_of(contract, call)
     statements = tuple(f"{statement}:{table}" for statement in STATEMENTS for table in contract.TABLES)
-    if fault not in points + statements or call not in contract.GUARDS:
+    if fault not in points + statements or call not in contract.writing():
         raise CaseError(
             f"{where}: unknown fault {fault!r} in {call}; known are {', '.join(points + statements)}"
         )

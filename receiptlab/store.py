@@ -219,6 +219,8 @@ class Store:
         """
         code = getattr(error, "sqlite_errorcode", None)
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+        if name == "unknown":  # Python has no name for this code, and here the word means something else
+            name = f"SQLITE_{code}"
         primary = code & 0xFF if code is not None else None
         if primary in fixture.BUSY:
             return Locked(

@@ -50,6 +50,8 @@ NEVER_BOTH = {
     ("owner", "claim", "claim_state", "busy"),
     ("owner", "accept", "not_found", "revoked"),
     ("owner", "cancel", "not_found", "cancel_state"),
+    ("owner", "renew", "not_found", "revoked"),
+    ("owner", "release", "not_found", "revoked"),
 }
 
 

@@ -81,6 +81,9 @@ CALLS = {
         "cancel": OWNER,
         "set_authority": OWNER | {"epoch": 1, "policy": "p"},
         "revoke": {"scope": "t", "now": 10},
+        "renew": OWNER | {"actor": "a", "fence": 1, "until": 20},
+        "release": OWNER | {"actor": "a", "fence": 1},
+        "find": {"scope": "s", "key": "k", "epoch": 1, "policy": "p"},
         "look": {"scope": "s", "work": "w"},
     },
     Retention: {
@@ -155,6 +158,7 @@ STAGED += ("stage_sweep", "stage_erasure", "stage_work", "stage_complete", "guar
 
 BESIDE = {
     ("claim", "now"): "until",  # it ends after it began
+    ("renew", "now"): "until",
     ("classify", "key_kind"): "key",  # a key made from content is the content
     ("item", "key_kind"): "key",
     ("deliver", "key_kind"): "key",

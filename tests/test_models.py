@@ -30,7 +30,15 @@ from tests.machines import search
 SIZE = 40
 """Sequences for each pair. `models.run` does as many as one has the time for."""
 
-GUARDS = [(name, guard) for name, kind in CONTRACTS.items() for guard in guard_names(kind)]
+UNREACHED = ("exhausted", "unknown_field")
+"""Guards that no sequence of calls reaches: it takes 2^63 claims, or another version. Cases notice them."""
+
+GUARDS = [
+    (name, guard)
+    for name, kind in CONTRACTS.items()
+    for guard in guard_names(kind)
+    if guard[1] not in UNREACHED
+]
 
 
 def broken(contract, model, size=1_000, **more):

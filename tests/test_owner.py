@@ -1,13 +1,16 @@
 """The owner beyond its case files: bytes, threads, and what a caller can do to it."""
 
+import json
 import threading
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from receiptlab.contracts.owner import GUARDS, Owner
-from receiptlab.errors import Refused, WrongArgument
+from receiptlab.contracts.owner import GUARDS, SCHEMA, Owner
+from receiptlab.contracts.retention import Retention
+from receiptlab.errors import NotWritten, Refused, WrongArgument
+from receiptlab.store import Store
 from receiptlab.values import sha256
 from tests.conftest import RESULT, WORK
 
@@ -91,7 +94,7 @@ def test_a_refusal_discloses_no_value_of_the_receipt(owner):
 def test_the_order_of_the_owner_s_checks():
     assert [guard.__name__ for guard in GUARDS["accept"]] == [
         *("not_found", "revoked", "epoch", "policy"),
-        *("key_reused", "replay"),
+        *("unknown_field", "key_reused", "replay"),
         *("accept_state", "fence", "holder", "expired", "revision"),
     ]
 
@@ -99,6 +102,107 @@ def test_the_order_of_the_owner_s_checks():
 def test_looking_at_work_that_is_not_there_is_refused(owner):
     with pytest.raises(Refused, match="not-found"):
         owner.look("shop", "order-99")
+
+
+def test_a_lookup_returns_the_receipt_and_waits_for_nobody(owner):
+    first = owner.accept(**RESULT)
+    with owner.store.again() as second, owner.store.write():
+        found = Owner(second).find("shop", "key-1", epoch=1, policy="policy-1")
+    assert found.outcome == "read"
+    assert found.to_bytes() == first.to_bytes()
+
+
+def test_refused_lookups_are_word_for_word_the_same(owner):
+    owner.accept(**RESULT)
+    asked = [("key-1", 2, "policy-1"), ("key-1", 1, "policy-2"), ("key-2", 1, "policy-1"), ("key-2", 2, "p")]
+    for revoked in (False, True):
+        if revoked:
+            owner.revoke("shop", now=200)
+        told = set()
+        for key, epoch, policy in asked:
+            with pytest.raises(Refused) as refused:
+                owner.find("shop", key, epoch, policy)
+            told.add((str(refused.value), refused.value.fields))
+        assert len(told) == 1
+
+
+def test_a_saved_command_carries_the_version_of_its_form(owner):
+    owner.accept(**RESULT)
+    [(command, digest)] = owner.store.read("SELECT command, digest FROM receipt")
+    fields = {name: value for name, value in RESULT.items() if name != "now"}
+    assert json.loads(command) == fields | {"form": 1}
+    assert digest == sha256(command)
+
+
+def test_a_command_in_a_newer_form_is_refused_by_name(owner):
+    owner.accept(**RESULT)
+    with owner.store.write() as db:
+        db.execute("UPDATE receipt SET command = json_set(command, '$.form', 2), digest = ''")
+    with pytest.raises(Refused) as refused:
+        owner.accept(**RESULT)
+    assert (refused.value.reason, refused.value.fields) == ("unknown-field", ("form",))
+
+
+def test_what_sqlite_cannot_store_is_no_unknown_outcome(owner):
+    """Python has no name for this error. The word unknown is kept for outcomes that nobody knows."""
+    with pytest.raises(NotWritten) as failed, owner.store.write() as db:
+        db.execute("UPDATE work SET fence = 9223372036854775807 + 1")
+    assert failed.value.reason.startswith("SQLITE_")
+
+
+def instructions(store, call, *arguments):
+    """How many instructions SQLite runs for the call. Unlike its time, this number is always the same."""
+    counted = []
+    store.db.set_progress_handler(lambda: counted.append(1), 1)
+    call(*arguments)
+    store.db.set_progress_handler(None, 1)
+    return len(counted)
+
+
+def cost_of_each_owner_call(size):
+    with Store.temporary(SCHEMA) as store:
+        owner, result = Owner(store), ("a", "new", 1, 1, "p", 1, sha256("r"), 5)
+        with store.write() as db:
+            rows = [(f"order-{number:05}",) for number in range(size)]
+            db.executemany(
+                "INSERT INTO work VALUES ('s', ?, 1, 1, 'p', 0, 1, NULL, NULL, 'ready', 'open', 0, 0)", rows
+            )
+            db.executemany(
+                "INSERT INTO receipt (scope, key, work, command, digest, revision, result_digest, accepted_at)"
+                " VALUES ('s', ?1, ?1, '{}', '', 1, '', 0)",
+                rows,
+            )
+        calls = [
+            *((owner.add, "s", "one", 1, 1, "p", 0), (owner.claim, "s", "one", "a", 1, 9)),
+            *((owner.renew, "s", "one", "a", 1, 2, 20), (owner.look, "s", "one")),
+            *((owner.accept, "s", "one", *result), (owner.accept, "s", "one", *result)),
+            *((owner.find, "s", "new", 1, "p"), (owner.set_authority, "s", "one", 1, "p", 6)),
+            *((owner.add, "s", "two", 1, 1, "p", 0), (owner.claim, "s", "two", "a", 1, 9)),
+            *((owner.release, "s", "two", "a", 1, 2), (owner.cancel, "s", "two", 7)),
+            *((owner.add, "t", "one", 1, 1, "p", 0), (owner.revoke, "t", 8)),
+        ]
+        return [(call.__name__, instructions(store, call, *rest)) for call, *rest in calls]
+
+
+def cost_of_each_retention_call(size):
+    with Store.temporary(Retention.SCHEMA) as store:
+        one = Retention(store)
+        with store.write() as db:
+            rows = [(f"op-{number:05}",) for number in range(size)]
+            db.executemany("INSERT INTO effect VALUES (NULL, 'n', 1, ?, '', 0)", rows)
+            db.executemany("INSERT INTO receipt VALUES ('n', 1, ?, '', NULL, 0)", rows)
+        calls = [
+            *((one.execute, "n", 1, "one", "p", 1), (one.execute, "n", 1, "one", "p", 2)),
+            *((one.effects, "n", 1, "one"), (one.expire_result, "n", 1, "one", 3)),
+            *((one.execute, "m", 1, "one", "p", 1), (one.close_and_collect, "m", 1, 4)),
+        ]
+        return [(call.__name__, instructions(store, call, *rest)) for call, *rest in calls]
+
+
+@pytest.mark.parametrize("cost", [cost_of_each_owner_call, cost_of_each_retention_call])
+def test_a_call_costs_the_same_in_a_large_file(cost):
+    """But for revoke and close_and_collect, which have to change every row of their scope or range."""
+    assert cost(2_000) == cost(10)
 
 
 def test_leases_are_listed_with_their_end(owner):

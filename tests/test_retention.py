@@ -32,7 +32,7 @@ def test_sixteen_calls_on_eight_workers_fifty_times_over():
 
 def test_the_order_of_the_checks():
     assert {call: [guard.__name__ for guard in guards] for call, guards in GUARDS.items()} == {
-        "execute": ["closed", "conflict", "replay", "result_expired"],
+        "execute": ["closed", "conflict", "unknown_field", "replay", "result_expired"],
         "expire_result": ["closed", "not_found", "expire_result_replay"],
         "close_and_collect": ["boundary", "close_and_collect_replay"],
     }
@@ -82,7 +82,8 @@ def test_a_range_is_deleted_by_key_order_without_a_scan_or_an_index_beside(reten
         "EXPLAIN QUERY PLAN DELETE FROM receipt WHERE namespace = ? AND epoch <= ?", ("shop", 1)
     )
     assert "SEARCH receipt USING PRIMARY KEY" in plan[0][3]
-    assert retention.store.read("SELECT name FROM sqlite_schema WHERE type = 'index'") == []
+    indexed = "SELECT tbl_name FROM sqlite_schema WHERE type = 'index'"
+    assert retention.store.read(indexed) == [("effect",)]
 
 
 def test_execute_against_close_from_many_threads_leaves_nothing_between(retention):

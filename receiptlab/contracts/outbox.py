@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from sqlite3 import Connection
 
+from receiptlab.contracts.shape import numbered
+
 SCHEMA = (
     """CREATE TABLE outbox (
         id INTEGER NOT NULL PRIMARY KEY,
@@ -19,5 +21,6 @@ _STAGE = "INSERT INTO outbox (topic, subject, staged_at) VALUES (?, ?, ?)"
 
 
 def stage(db: Connection, topic: str, subject: str, now: int) -> int:
-    """Owe a message about `subject`, in the transaction that is open on `db`. Returns its id."""
-    return db.execute(_STAGE, (topic, subject, now)).lastrowid
+    """Owe a message about `subject`, in the transaction that is open on `db`. Returns its id.
+    Refused: exhausted, when no id is left."""
+    return numbered("outbox", db.execute(_STAGE, (topic, subject, now)).lastrowid)

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.shape import Contract, arguments, writes
+from receiptlab.contracts.shape import Contract, arguments, numbered, writes
 from receiptlab.errors import Refused
-from receiptlab.values import canonical, checked, countable, hex_digest, integer, sha256, text
+from receiptlab.values import MAX_INTEGER, canonical, checked, countable, hex_digest, integer, sha256, text
 
 SCHEMA = (
     """CREATE TABLE work (
@@ -51,6 +51,9 @@ ARGUMENTS = {
     "now": integer,
     "until": integer,
 }
+
+FORM = 1
+"""The version of the form in which a command is saved; see `Owner.ADDED` for adding a field to it."""
 
 Work = namedtuple(
     "Work",
@@ -132,10 +135,22 @@ def policy(call: SimpleNamespace, seen: Seen) -> None:
         raise Refused("policy", "another policy is in force; decide again under that one")
 
 
+def unknown_field(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.saved and seen.saved[-1] != call.digest:
+        saved = json.loads(seen.saved[-2])
+        fields = ("form",) if saved.pop("form", FORM) > FORM else ()
+        fields += tuple(name for name in saved if name not in vars(call))
+        if fields:
+            what = "a newer version saved this command with fields that are unknown here; ask that version"
+            raise Refused("unknown-field", what, fields)
+
+
 def key_reused(call: SimpleNamespace, seen: Seen) -> None:
     if seen.saved and seen.saved[-1] != call.digest:
-        fields = _differing(seen.saved[-2], call.command)
-        raise Refused("key-reused", "this key named another command; take a new key", fields)
+        before, now = json.loads(seen.saved[-2]), json.loads(call.command)
+        fields = tuple(name for name in vars(call) if before.get(name) != now.get(name))
+        if fields:  # without any it is the same command, saved in an older form
+            raise Refused("key-reused", "this key named another command; take a new key", fields)
 
 
 def replay(call: SimpleNamespace, seen: Seen) -> Receipt | None:
@@ -152,9 +167,32 @@ def busy(call: SimpleNamespace, seen: Seen) -> None:
         raise Refused("busy", "somebody holds this work; ask again when the lease has expired")
 
 
+def exhausted(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.fence == MAX_INTEGER:
+        what = "the fence is the largest there is; cancel this work and add it under another name"
+        raise Refused("exhausted", what, ("fence",))
+
+
+def find_not_found(call: SimpleNamespace, seen: Seen) -> None:
+    current = (call.epoch, call.policy) == (seen.work.epoch, seen.work.policy)
+    if not (seen.saved and current):  # one answer for both: whoever has no authority learns nothing
+        what = "no receipt under this key for this epoch and policy; read both again before you rely on it"
+        raise Refused("not-found", what)
+
+
 def accept_state(call: SimpleNamespace, seen: Seen) -> None:
     if seen.work.state != "leased":
         raise Refused("state", "this work is not leased; a result needs a claim first")
+
+
+def renew_state(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.state != "leased":
+        raise Refused("state", "this work is not leased; there is no lease to renew")
+
+
+def release_state(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.work.state != "leased":
+        raise Refused("state", "this work is not leased; there is no lease to give back")
 
 
 def fence(call: SimpleNamespace, seen: Seen) -> None:
@@ -164,7 +202,7 @@ def fence(call: SimpleNamespace, seen: Seen) -> None:
 
 def holder(call: SimpleNamespace, seen: Seen) -> None:
     if call.actor != seen.work.holder:
-        raise Refused("holder", "another actor holds the lease; only the holder may send a result")
+        raise Refused("holder", "another actor holds the lease; only the holder may use it")
 
 
 def expired(call: SimpleNamespace, seen: Seen) -> None:
@@ -184,13 +222,14 @@ def cancel_state(call: SimpleNamespace, seen: Seen) -> None:
 
 GUARDS = {
     "add": (exists,),
-    "claim": (not_found, revoked, claim_state, busy),
+    "claim": (not_found, revoked, claim_state, busy, exhausted),
     "accept": (
         not_found,
         revoked,
         epoch,
         policy,
-        key_reused,  # after authority: whoever has none learns nothing of a receipt
+        unknown_field,  # after authority: whoever has none learns nothing of a receipt
+        key_reused,
         replay,
         accept_state,
         fence,
@@ -201,14 +240,24 @@ GUARDS = {
     "cancel": (not_found, cancel_state),
     "set_authority": (not_found,),
     "revoke": (not_found,),
+    "renew": (not_found, revoked, renew_state, fence, holder, expired),
+    "release": (not_found, revoked, release_state, fence, holder),
+    "find": (revoked, find_not_found),
 }
 
 _WORK = "SELECT * FROM work WHERE scope = ? AND work = ?"
 _ANY_WORK = "SELECT * FROM work WHERE scope = :scope ORDER BY work LIMIT 1"
 _SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command, digest
     FROM receipt WHERE scope = ? AND key = ?"""
+# The work that a receipt names; for a key without one any work of the scope, which knows whether the scope
+# was revoked. One statement, so that it is read at one moment.
+_FOUND = """SELECT work.*, r.id, r.scope, r.key, r.work, r.revision, r.result_digest, r.accepted_at
+    FROM (SELECT 1) LEFT JOIN receipt r ON r.scope = :scope AND r.key = :key
+    LEFT JOIN work ON work.scope = :scope
+        AND work.work = coalesce(r.work, (SELECT min(work) FROM work WHERE scope = :scope))"""
+# A scope is revoked in all its rows or in none, so any one of them will do.
 _ADD = """INSERT INTO work VALUES (:scope, :work, :revision, :epoch, :policy,
-    (SELECT coalesce(max(revoked), 0) FROM work WHERE scope = :scope),
+    coalesce((SELECT revoked FROM work WHERE scope = :scope LIMIT 1), 0),
     0, NULL, NULL, 'ready', 'open', 0, :now)"""
 _CLAIM = """UPDATE work SET fence = fence + 1, holder = :actor, expires_at = :until, state = 'leased',
     changed_at = :now WHERE scope = :scope AND work = :work"""
@@ -216,6 +265,10 @@ _RESULT = """UPDATE work SET revision = revision + 1, results = results + 1, sta
     holder = NULL, expires_at = NULL, changed_at = ? WHERE scope = ? AND work = ?"""
 _RECEIPT = """INSERT INTO receipt (scope, key, work, command, digest, revision, result_digest, accepted_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+_RENEW = """UPDATE work SET expires_at = max(expires_at, :until), changed_at = :now
+    WHERE scope = :scope AND work = :work"""
+_RELEASE = """UPDATE work SET holder = NULL, expires_at = NULL, state = 'ready', changed_at = :now
+    WHERE scope = :scope AND work = :work"""
 _CANCEL = "UPDATE work SET state = 'cancelled', changed_at = :now WHERE scope = :scope AND work = :work"
 _AUTHORITY = """UPDATE work SET epoch = :epoch, policy = :policy, changed_at = :now
     WHERE scope = :scope AND work = :work"""
@@ -237,11 +290,6 @@ def _see_work_and_receipt(db: Connection, call: SimpleNamespace) -> Seen:
     return Seen(work, db.execute(_SAVED, (call.scope, call.key)).fetchone())
 
 
-def _differing(saved: str, sent: str) -> tuple[str, ...]:
-    before, now = json.loads(saved), json.loads(sent)
-    return tuple(name for name in ARGUMENTS if name in now and now[name] != before[name])
-
-
 class Owner(Contract):
     """The owner. `now` and `until` are the caller's time, in any one unit."""
 
@@ -250,13 +298,16 @@ class Owner(Contract):
     TABLES = ("work", "receipt", "outbox")
     ARGUMENTS = ARGUMENTS
     GUARDS = GUARDS
-    READS = ("look",)
+    READS = ("look", "find")
     POINTS: ClassVar = {"accept": ("after_guards", "after_result", "after_receipt", "after_outbox")}
     COUNTS: ClassVar = {
         "results": "SELECT coalesce(sum(results), 0) FROM work",
         "receipts": "SELECT count(*) FROM receipt",
         "outbox": outbox.COUNT,
     }
+    ADDED: ClassVar[dict[str, object]] = {}
+    """Fields that a later version added to the command, with their defaults. A command that leaves such a
+    field at its default is saved without it. So it is the same command as before the field was there."""
 
     def add(self, scope: str, work: str, revision: int, epoch: int, policy: str, now: int) -> None:
         """Put a piece of work there, ready to be claimed. Refused: exists.
@@ -266,12 +317,28 @@ class Owner(Contract):
         self._transact("add", arguments(locals()), _see_work, writes(_ADD))
 
     def claim(self, scope: str, work: str, actor: str, now: int, until: int) -> Claim:
-        """Lease the work to `actor` from `now` to `until`. Refused: not-found, revoked, state, busy.
+        """Lease the work to `actor` from `now` to `until`.
 
-        The claim has no key of its own: who loses the answer waits for the lease to end.
+        Refused, in this order: not-found, revoked, state, busy, exhausted (the fence is at its end). A claim
+        has no key of its own: a worker that loses the answer finds its fence with `look`, and can release it.
         """
         integer("until", until, low=countable("now", now) + 1)
         return self._transact("claim", arguments(locals()), _see_work, self._claim)
+
+    def renew(self, scope: str, work: str, actor: str, fence: int, now: int, until: int) -> Claim:
+        """Extend one's own live lease to `until`; it never gets shorter. Returns the claim as it is now.
+
+        Refused, in this order: not-found, revoked, state, fence, holder, expired.
+        """
+        integer("until", until, low=countable("now", now) + 1)
+        return self._transact("renew", arguments(locals()), _see_work, self._renew)
+
+    def release(self, scope: str, work: str, actor: str, fence: int, now: int) -> None:
+        """Give one's own lease back, so that the work can be claimed at once. The fence keeps its number.
+
+        Refused, in this order: not-found, revoked, state, fence, holder.
+        """
+        self._transact("release", arguments(locals()), _see_work, writes(_RELEASE))
 
     def accept(
         self,
@@ -288,15 +355,20 @@ class Owner(Contract):
     ) -> Receipt:
         """Record the result, its receipt and one outbox row, all or none; or find the receipt of `key`.
 
-        Refused, in this order: not-found, revoked, epoch, policy, key-reused (with the names of the
-        fields that differ), state, fence, holder, expired, revision.
+        Refused, in this order: not-found, revoked, epoch, policy, unknown-field (a newer version saved the
+        command), key-reused (with the names of the fields that differ), state, fence, holder, expired,
+        revision; and exhausted when no id is left.
         """
-        command = arguments(locals())
-        call = checked(ARGUMENTS, command)
-        del command["now"]  # a retry comes later and is the same command
-        call.command = canonical(command)
-        call.digest = sha256(call.command)
-        return self._run("accept", call, _see_work_and_receipt, self._record)
+        return self._accept(arguments(locals()))
+
+    def find(self, scope: str, key: str, epoch: int, policy: str) -> Receipt:
+        """The receipt of `key`, under the epoch and policy that are current now for its work.
+
+        Refused, in this order: revoked, not-found. Under another epoch or policy the answer is not-found as
+        well, so a caller without authority cannot find out which keys have a receipt.
+        """
+        call = checked(self.ARGUMENTS, arguments(locals()))
+        return self._decide("find", self.store.db, call, self._see_found, self._found)
 
     def cancel(self, scope: str, work: str, now: int) -> None:
         """Cancel the work for good, leased or not. Refused: not-found, state (a result is recorded)."""
@@ -307,7 +379,10 @@ class Owner(Contract):
         self._transact("set_authority", arguments(locals()), _see_work, writes(_AUTHORITY))
 
     def revoke(self, scope: str, now: int) -> None:
-        """Revoke the scope for good: its work takes no claim and no result. Refused: not-found."""
+        """Revoke the scope for good: its work takes no claim and no result. Refused: not-found.
+
+        It marks every row of the scope, so it takes longer the more work the scope has.
+        """
         self._transact("revoke", arguments(locals()), _see_scope, writes(_REVOKE))
 
     def look(self, scope: str, work: str) -> Work:
@@ -325,6 +400,28 @@ class Owner(Contract):
         db.execute(_CLAIM, vars(call))
         return Claim(call.scope, call.work, call.actor, seen.work.fence + 1, call.until)
 
+    def _renew(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Claim:
+        db.execute(_RENEW, vars(call))
+        return Claim(call.scope, call.work, call.actor, call.fence, max(seen.work.expires_at, call.until))
+
+    def _see_found(self, db: Connection, call: SimpleNamespace) -> Seen:
+        row = self.store.read(_FOUND, vars(call))[0]
+        size = len(Work._fields)
+        return Seen(Work(*row[:size]), row[size:] if row[size] is not None else None)
+
+    def _found(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Receipt | None:
+        return seen.saved and Receipt(*seen.saved, outcome="read")
+
+    def _accept(self, command: dict) -> Receipt:
+        call = checked(self.ARGUMENTS, command)
+        del command["now"]  # a retry comes later and is the same command
+        for name, default in self.ADDED.items():
+            if command[name] == default:
+                del command[name]
+        call.command = canonical(command | {"form": FORM})
+        call.digest = sha256(call.command)
+        return self._run("accept", call, _see_work_and_receipt, self._record)
+
     def _record(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Receipt:
         reach = self.store.reach
         reach("after_guards")
@@ -332,7 +429,7 @@ class Owner(Contract):
         reach("after_result")
         done = (call.revision + 1, call.result_digest, call.now)
         saved = (call.scope, call.key, call.work, call.command, call.digest, *done)
-        number = db.execute(_RECEIPT, saved).lastrowid
+        number = numbered("receipt", db.execute(_RECEIPT, saved).lastrowid)
         reach("after_receipt")
         outbox.stage(db, "result-recorded", str(number), call.now)
         reach("after_outbox")

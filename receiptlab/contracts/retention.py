@@ -16,17 +16,19 @@ from sqlite3 import Connection
 from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.shape import Contract, arguments
+from receiptlab.contracts.shape import Contract, arguments, numbered
 from receiptlab.errors import Refused
 from receiptlab.values import canonical, checked, integer, sha256, text, utf8
 
-# The effects have no uniqueness over operations, so that a second effect can be seen. The receipts
+# The effects have no uniqueness over operations, so that a second effect can be seen; their index is for
+# reconciliation, which looks effects up by their key. The receipts
 # lie in the order of their key, so that a range is deleted where it lies.
 SCHEMA = (
     """CREATE TABLE effect (
         id INTEGER NOT NULL PRIMARY KEY,
         namespace TEXT NOT NULL, epoch INTEGER NOT NULL, operation TEXT NOT NULL,
         digest TEXT NOT NULL, executed_at INTEGER NOT NULL) STRICT""",
+    "CREATE INDEX effect_of_key ON effect (namespace, epoch, operation)",
     """CREATE TABLE receipt (
         namespace TEXT NOT NULL, epoch INTEGER NOT NULL, operation TEXT NOT NULL,
         digest TEXT NOT NULL, result TEXT NULL, changed_at INTEGER NOT NULL,
@@ -50,7 +52,8 @@ ARGUMENTS = {
 class Executed:
     """The saved result of an operation: which effect it had, and when.
 
-    `outcome` says whether this call had it (accepted) or found it (replayed); both compare equal.
+    A version that adds a field gives it a default, which is what older results mean. `outcome` says
+    whether this call had the effect (accepted) or found it (replayed); both compare equal.
     """
 
     effect: int
@@ -104,8 +107,18 @@ def conflict(call: SimpleNamespace, seen: Seen) -> None:
         raise Refused("conflict", "this operation was sent with another payload; take a new operation id")
 
 
+def unknown_field(call: SimpleNamespace, seen: Seen) -> None:
+    fields = json.loads(seen.result).keys() - {"effect", "executed_at"} if seen.result is not None else ()
+    if fields:
+        what = "a newer version saved this result with fields that are unknown here; ask that version"
+        raise Refused("unknown-field", what, tuple(sorted(fields)))
+
+
 def replay(call: SimpleNamespace, seen: Seen) -> Executed | None:
-    return Executed(**json.loads(seen.result), outcome="replayed") if seen.result is not None else None
+    if seen.result is None:
+        return None
+    saved = json.loads(seen.result)
+    return Executed(saved["effect"], saved["executed_at"], outcome="replayed")
 
 
 def result_expired(call: SimpleNamespace, seen: Seen) -> None:
@@ -133,7 +146,7 @@ def close_and_collect_replay(call: SimpleNamespace, seen: Seen) -> Closure | Non
 
 
 GUARDS = {
-    "execute": (closed, conflict, replay, result_expired),
+    "execute": (closed, conflict, unknown_field, replay, result_expired),
     "expire_result": (closed, not_found, expire_result_replay),
     "close_and_collect": (boundary, close_and_collect_replay),
 }
@@ -190,7 +203,8 @@ class Retention(Contract):
         """Have the effect and keep a receipt, both or none; or find the result of the first time.
 
         The payload is told apart by the SHA-256 of its UTF-8 bytes, at most 1 MiB; it is not kept.
-        Refused, in this order: closed, conflict (another payload), result-expired.
+        Refused, in this order: closed, conflict (another payload), unknown-field (a newer version saved the
+        result), result-expired; and exhausted when no id is left.
         """
         call = checked(ARGUMENTS, arguments(locals()))
         call.digest = sha256(call.payload)
@@ -219,7 +233,7 @@ class Retention(Contract):
     def _execute(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Executed:
         reach = self.store.reach
         reach("after_guards")
-        done = Executed(db.execute(_EFFECT, vars(call)).lastrowid, call.now)
+        done = Executed(numbered("effect", db.execute(_EFFECT, vars(call)).lastrowid), call.now)
         reach("after_effect")
         call.result = canonical({"effect": done.effect, "executed_at": done.executed_at})
         db.execute(_RECEIPT, vars(call))

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from receiptlab.errors import Refused
 from receiptlab.store import Store
-from receiptlab.values import checked
+from receiptlab.values import MAX_INTEGER, checked
 
 Guard = Callable[[SimpleNamespace, object], object]
 
@@ -30,6 +30,14 @@ def writes(sql: str) -> Callable:
     return write
 
 
+def numbered(what: str, number: int) -> int:
+    """The id that SQLite gave to a new row. Refused: exhausted, for the largest id there is, because after
+    that one SQLite would pick ids at random (https://www.sqlite.org/autoinc.html)."""
+    if number == MAX_INTEGER:
+        raise Refused("exhausted", f"there is no {what} id left in this file; go on in a new one", (what,))
+    return number
+
+
 class Contract:
     """A contract over an open store. Subclasses fill in the tables of facts and write the calls.
 
@@ -47,7 +55,7 @@ class Contract:
     ARGUMENTS: ClassVar[Mapping[str, Callable]]
     """For each argument name the rule that a value must pass."""
     GUARDS: ClassVar[Mapping[str, tuple[Guard, ...]]]
-    """For each call that writes its guards, in their order."""
+    """For each call its guards, in their order. Every call that writes is here; a read is, if it has any."""
     READS: ClassVar[tuple[str, ...]] = ()
     """The calls that only look, or otherwise change no row."""
     POINTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -63,7 +71,12 @@ class Contract:
     @classmethod
     def calls(cls) -> tuple[str, ...]:
         """Every call by its name."""
-        return (*cls.GUARDS, *cls.READS)
+        return tuple(dict.fromkeys((*cls.GUARDS, *cls.READS)))
+
+    @classmethod
+    def writing(cls) -> tuple[str, ...]:
+        """Every call that writes, by its name."""
+        return tuple(call for call in cls.GUARDS if call not in cls.READS)
 
     def counted(self) -> tuple[int, ...]:
         """The counts as the file has them now, all at one moment."""

@@ -23,7 +23,7 @@ STATEMENTS = ("insert", "update", "delete")
 def points_of(contract: type[Contract], call: str) -> tuple[str, ...]:
     """Every crash point that an accepted call comes to, in its order. A replay comes to the last two
     only, a refused call to none, and a call that only looks has none."""
-    return (*contract.POINTS.get(call, ()), *POINTS) if call in contract.GUARDS else ()
+    return (*contract.POINTS.get(call, ()), *POINTS) if call in contract.writing() else ()
 
 
 @contextlib.contextmanager

@@ -48,7 +48,7 @@ def _owner_steps() -> tuple[Step, ...]:
     one = {"scope": "shop", "work": "order-1"}
     result = one | {"actor": "a", "key": "k-1", "revision": 1, "epoch": 1, "policy": "p-1", "fence": 1}
     result |= {"result_digest": sha256("one")}
-    two = result | {"work": "order-2", "key": "k-2", "epoch": 2, "policy": "p-2"}
+    two = result | {"work": "order-2", "key": "k-2", "epoch": 2, "policy": "p-2", "fence": 2}
     return (
         Step("add", lambda at: at.owner.add(**add, work="order-1", now=0)),
         Step("add", lambda at: at.owner.add(**add, work="order-2", now=0)),
@@ -56,7 +56,10 @@ def _owner_steps() -> tuple[Step, ...]:
         Step("accept", lambda at: at.owner.accept(**result, now=120)),
         Step("accept", lambda at: at.owner.accept(**result, now=130), writes=False),
         Step("set_authority", lambda at: at.owner.set_authority("shop", "order-2", 2, "p-2", 140)),
+        Step("claim", lambda at: at.owner.claim("shop", "order-2", "b", 145, 250)),
+        Step("release", lambda at: at.owner.release("shop", "order-2", "b", 1, 148)),
         Step("claim", lambda at: at.owner.claim("shop", "order-2", "a", 150, 250)),
+        Step("renew", lambda at: at.owner.renew("shop", "order-2", "a", 2, 155, 300)),
         Step("accept", lambda at: at.owner.accept(**two, now=160)),
         Step("add", lambda at: at.owner.add(**add, work="order-3", now=170)),
         Step("cancel", lambda at: at.owner.cancel("shop", "order-3", 180)),

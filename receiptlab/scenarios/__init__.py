@@ -19,6 +19,7 @@ from receiptlab.scenarios import (
     restoring,
     retention,
     split_brain,
+    versions,
     work,
 )
 
@@ -26,6 +27,7 @@ SCENARIOS: tuple[Callable[[], Run], ...] = (
     *fixture.SCENARIOS,
     *at_once.SCENARIOS,
     *going_wrong.SCENARIOS,
+    *versions.SCENARIOS,
     *retention.SCENARIOS,
     *intake.SCENARIOS,
     *work.SCENARIOS,

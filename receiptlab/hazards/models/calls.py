@@ -17,7 +17,10 @@ DIGESTS = tuple(sha256(letter) for letter in "ABC")
 NAMES = ("x", "y")
 
 WEIGHTS = {
-    "owner": {"add": 3, "claim": 5, "accept": 7, "cancel": 1, "set_authority": 1, "look": 1},
+    "owner": {
+        **{"add": 3, "claim": 5, "accept": 7, "cancel": 1, "set_authority": 1, "look": 1},
+        **{"renew": 2, "release": 1, "find": 2},
+    },
     "retention": {"execute": 6, "expire_result": 3, "close_and_collect": 1, "effects": 1},
     "intake": {"classify": 5, "stage": 5, "deliver": 4, "sweep": 3, "erase_identity": 1},
     "work": {
@@ -135,6 +138,25 @@ def _lease(model: Model, draw: Draw, args: dict, actor: str) -> dict:
     return {"until": args["now"] + draw.among((20, 1, 500, 10_000)), **_same(row, ("scope", "work"))}
 
 
+def _held(model: Model, draw: Draw, args: dict, actor: str) -> dict:
+    """It is on what is leased, by the holder; a lease that is renewed ends later."""
+    later = {"until": args["now"] + draw.among((20, 1, 500))} if "until" in args else {}
+    rows = model.leased()
+    if not rows:
+        return later
+    row = draw.among(rows)
+    return _same(row, ("scope", "work", "fence")) | {"actor": row["holder"]} | later
+
+
+def _found(model: Model, draw: Draw, args: dict, actor: str) -> dict:
+    """A key that has a receipt, under the authority of its work."""
+    if not model.receipts:
+        return {}
+    receipt = draw.among(list(model.receipts.values()))
+    row = model.works[receipt["scope"], receipt["work"]]
+    return _same(receipt, ("scope", "key")) | _same(row, ("epoch", "policy"))
+
+
 def _accept(model: Model, draw: Draw, args: dict, actor: str) -> dict:
     """A result for what is leased; or a command that was accepted, again."""
     if model.commands and draw.chance(3):
@@ -225,6 +247,9 @@ def _writer(model: Model, draw: Draw, args: dict, actor: str) -> dict:
 AIMS = {
     ("owner", "claim"): _lease,
     ("owner", "accept"): _accept,
+    ("owner", "renew"): _held,
+    ("owner", "release"): _held,
+    ("owner", "find"): _found,
     ("intake", "classify"): _named,
     ("intake", "stage"): _stage,
     ("intake", "deliver"): _kept,

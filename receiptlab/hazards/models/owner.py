@@ -1,4 +1,4 @@
-"""The owner as plain dictionaries, written from O-1 to O-17."""
+"""The owner as plain dictionaries, written from O-1 to O-20."""
 
 from __future__ import annotations
 
@@ -38,6 +38,9 @@ class OwnerModel(Model):
         "cancel": "scope work now",
         "set_authority": "scope work epoch policy now",
         "revoke": "scope now",
+        "renew": "now until scope work actor fence",
+        "release": "scope work actor fence now",
+        "find": "scope key epoch policy",
         "look": "scope work",
     }
     STATE: ClassVar = {
@@ -62,11 +65,11 @@ class OwnerModel(Model):
         return accepted()
 
     def wrong(self, call, args) -> str:
-        """A claim ends after it began; that is looked at before its other arguments."""
+        """A lease ends after it began; that is looked at before its other arguments."""
         now, until = args.get("now"), args.get("until")
-        if call == "claim" and type(now) is int and now == LARGEST:
+        if call in ("claim", "renew") and type(now) is int and now == LARGEST:
             return "now"
-        if call == "claim" and whole()(now) and whole()(until) and until <= now:
+        if call in ("claim", "renew") and whole()(now) and whole()(until) and until <= now:
             return "until"
         return super().wrong(call, args)
 
@@ -136,6 +139,39 @@ class OwnerModel(Model):
         for row in self._scope(scope):
             row |= {"revoked": 1, "changed_at": now}
         return accepted()
+
+    def renew(self, scope, work, actor, fence, now, until) -> Told:
+        row = self._held(scope, work, actor, fence)
+        if row["expires_at"] <= now:
+            raise No("expired")
+        row |= {"expires_at": max(row["expires_at"], until), "changed_at": now}
+        return accepted(scope=scope, work=work, holder=actor, fence=fence, until=row["expires_at"])
+
+    def release(self, scope, work, actor, fence, now) -> Told:
+        row = self._held(scope, work, actor, fence)
+        row |= {"holder": None, "expires_at": None, "state": "ready", "changed_at": now}
+        return accepted()
+
+    def _held(self, scope, work, actor, fence) -> dict:
+        row = self._found(scope, work)
+        if row["revoked"]:
+            raise No("revoked")
+        if row["state"] != "leased":
+            raise No("state")
+        if row["fence"] != fence:
+            raise No("fence")
+        if row["holder"] != actor:
+            raise No("holder")
+        return row
+
+    def find(self, scope, key, epoch, policy) -> Told:
+        if any(row["revoked"] for row in self._scope(scope)):
+            raise No("revoked")
+        receipt = self.receipts.get((scope, key))
+        row = self.works[scope, receipt["work"]] if receipt else {}
+        if (row.get("epoch"), row.get("policy")) != (epoch, policy):
+            raise No("not-found")
+        return read(**receipt)
 
     def look(self, scope, work) -> Told:
         return read(**self._found(scope, work))

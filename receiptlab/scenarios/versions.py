@@ -1,0 +1,70 @@
+"""Two versions of the owner on one file: a deploy that adds a field to the command (O-22)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from receiptlab.contracts.owner import Owner, Receipt
+from receiptlab.contracts.shape import arguments
+from receiptlab.record import Run
+from receiptlab.scenarios.lab import Lab
+from receiptlab.values import integer, sha256
+
+
+class Newer(Owner):
+    """The owner as a later version could be: a command has a priority as well. Older commands mean 0."""
+
+    ARGUMENTS: ClassVar = Owner.ARGUMENTS | {"priority": integer}
+    ADDED: ClassVar = {"priority": 0}
+
+    def accept(
+        self,
+        scope: str,
+        work: str,
+        actor: str,
+        key: str,
+        revision: int,
+        epoch: int,
+        policy: str,
+        fence: int,
+        result_digest: str,
+        now: int,
+        priority: int = 0,
+    ) -> Receipt:
+        return self._accept(arguments(locals()))
+
+
+def a_deploy_adds_a_field() -> Run:
+    """The old version and the new one run side by side, and a retry can reach either of them."""
+    lab = Lab("a-deploy-adds-a-field", "a retry reaches another version of the service", "O-22", Owner)
+    older, newer = Owner(lab.store), Newer(lab.store)
+    for number in (1, 2, 3):
+        older.add("shop", f"order-{number}", 1, 1, "policy-1", 0)
+        older.claim("shop", f"order-{number}", "worker-a", 100, 160)
+
+    def accept(on: Owner, key: str, now: int, expect: dict, **more: object) -> None:
+        result = {"scope": "shop", "work": key.replace("key", "order"), "actor": "worker-a", "key": key}
+        result |= {"revision": 1, "epoch": 1, "policy": "policy-1", "fence": 1, "now": now}
+        who = "newer version" if on is newer else "older version"
+        result |= {"result_digest": sha256("result 1")} | more
+        lab.step(who, "accept", now, on.accept, **result, expect=expect)
+
+    def counted(word: str, count: int, **more: object) -> dict:
+        return {"outcome": word, "counts": [count] * 3} | more
+
+    def refused(reason: str, count: int) -> dict:
+        return counted("refused", count, reason=reason, fields=["priority"])
+
+    accept(older, "key-1", 110, counted("accepted", 1))
+    accept(newer, "key-1", 111, counted("replayed", 1, answer={"id": 1}))
+    accept(newer, "key-1", 112, refused("key-reused", 1), priority=5)
+    accept(newer, "key-2", 120, counted("accepted", 2))
+    accept(older, "key-2", 121, counted("replayed", 2, answer={"id": 2}))
+    accept(newer, "key-3", 130, counted("accepted", 3), priority=5)
+    accept(newer, "key-3", 131, counted("replayed", 3, answer={"id": 3}), priority=5)
+    accept(newer, "key-3", 132, refused("key-reused", 3))
+    accept(older, "key-3", 133, refused("unknown-field", 3))
+    return lab.run()
+
+
+SCENARIOS = (a_deploy_adds_a_field,)
