@@ -12,7 +12,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from receiptlab.errors import Definite, Locked, NotAFixture
+from receiptlab.errors import Damaged, Definite, Locked, NotAFixture
 
 APPLICATION_ID = 0x52434C42  # "RCLB"; guards against accidents, not against an editor of the file
 SCHEMA_VERSION = 1
@@ -20,7 +20,7 @@ SQLITE_NEEDED = (3, 37, 0)  # the first with STRICT tables, https://www.sqlite.o
 BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 _BESIDE = ("-wal", "-shm", "-journal")
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def new_file(path: Path) -> None:
@@ -111,8 +111,8 @@ def _cannot_open(path: Path, error: Exception, timeout_ms: int) -> Definite:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in BUSY:
         return Locked(name, f"another program held {path} locked for {timeout_ms} ms; end it and open again")
-    if code in _DAMAGED or isinstance(error, UnicodeError):
-        return NotAFixture("damaged", f"{path} is damaged ({name}: {error}); take a backup")
+    if code in DAMAGED or isinstance(error, UnicodeError):
+        return Damaged(f"{path} is damaged ({name}: {error}); stop, and restore a backup")
     return NotAFixture(
         "no-access", f"{path} cannot be opened for writing ({name}: {error}); check its folder"
     )
