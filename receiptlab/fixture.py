@@ -77,8 +77,10 @@ def _header(path: Path, size: int) -> tuple[int, int]:
                 db.execute("PRAGMA writable_schema = ON")
                 names = ("application_id", "user_version")
                 return tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
-        except (sqlite3.Error, UnicodeError):
-            pass
+        except (sqlite3.Error, UnicodeError) as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_CANTOPEN:
+                what = f"{path} cannot be opened ({error}); this process may have too many open files"
+                raise NotAFixture("no-access", what) from None
     raise NotAFixture("not-sqlite", f"{path} is no SQLite database")
 
 
