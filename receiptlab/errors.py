@@ -70,7 +70,7 @@ class NotAFixture(Definite):
     """The file is not a fixture of this lab, or cannot be made one. The file is unchanged.
 
     `reason` is one of: exists, missing, not-a-file, no-access, empty, not-sqlite, application-id,
-    schema-version, tables, damaged, no-wal, sqlite-too-old.
+    schema-version, tables, no-wal, sqlite-too-old.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -78,8 +78,22 @@ class NotAFixture(Definite):
         super().__init__(f"{reason}: {message}")
 
 
+class Damaged(Definite):
+    """SQLite met a damaged page while it opened the file, read, or ran a statement. Nothing was written.
+
+    Not a kind of NotWritten, because trying again doesn't help: stop, and restore a backup. A COMMIT
+    that met damage raises Indefinite instead, with the same reason.
+    """
+
+    reason = "damaged"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{self.reason}: {message}")
+
+
 class Indefinite(LabError):
-    """The outcome is unknown: the call may have taken effect. Ask again with the same key."""
+    """The outcome is unknown: the call may have taken effect. Ask again with the same key, except where
+    `reason` is damaged: then stop, and restore a backup."""
 
     outcome = "unknown"
 

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from receiptlab.errors import Definite, Locked, NotAFixture
+from receiptlab.errors import Damaged, Definite, Locked, NotAFixture
 
 APPLICATION_ID = 0x52434C42  # "RCLB"; guards against accidents, not against an editor of the file
 SCHEMA_VERSION = 1
@@ -20,7 +20,7 @@ SQLITE_NEEDED = (3, 37, 0)  # the first with STRICT tables, https://www.sqlite.o
 BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 _BESIDE = ("-wal", "-shm", "-journal")
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def new_file(path: Path) -> None:
@@ -77,8 +77,10 @@ def _header(path: Path, size: int) -> tuple[int, int]:
                 db.execute("PRAGMA writable_schema = ON")
                 names = ("application_id", "user_version")
                 return tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
-        except (sqlite3.Error, UnicodeError):
-            pass
+        except (sqlite3.Error, UnicodeError) as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_CANTOPEN:
+                what = f"{path} cannot be opened ({error}); this process may have too many open files"
+                raise NotAFixture("no-access", what) from None
     raise NotAFixture("not-sqlite", f"{path} is no SQLite database")
 
 
@@ -111,8 +113,8 @@ def _cannot_open(path: Path, error: Exception, timeout_ms: int) -> Definite:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in BUSY:
         return Locked(name, f"another program held {path} locked for {timeout_ms} ms; end it and open again")
-    if code in _DAMAGED or isinstance(error, UnicodeError):
-        return NotAFixture("damaged", f"{path} is damaged ({name}: {error}); take a backup")
+    if code in DAMAGED or isinstance(error, UnicodeError):
+        return Damaged(f"{path} is damaged ({name}: {error}); stop, and restore a backup")
     return NotAFixture(
         "no-access", f"{path} cannot be opened for writing ({name}: {error}); check its folder"
     )

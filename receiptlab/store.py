@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from receiptlab import fixture
-from receiptlab.errors import Definite, Indefinite, Locked, NotAFixture, NotWritten
+from receiptlab.errors import Damaged, Definite, Indefinite, Locked, NotAFixture, NotWritten
 
 TIMEOUT_MS = 5_000
 POINTS = ("before_commit", "after_commit")
@@ -230,6 +230,9 @@ class Store:
             )
         if "closed database" in str(error):
             return NotWritten("closed", "this store was closed; nothing was written; open it again")
+        if primary in fixture.DAMAGED:
+            what = f"{self.path.name} is damaged ({name}: {error}); stop, and restore a backup"
+            return Indefinite("damaged", f"COMMIT failed: {what}") if committing else Damaged(what)
         if committing and primary != sqlite3.SQLITE_CONSTRAINT:
             return Indefinite(name, f"COMMIT failed ({error}); look into the file before you go on")
         return NotWritten(name, f"the transaction was rolled back ({error}); nothing was written")

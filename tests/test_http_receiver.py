@@ -11,15 +11,18 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
+import requests
 import stripe
+import urllib3
 
 from receiptlab.cli import main
 from receiptlab.consumers.http_receiver import Service
-from receiptlab.consumers.http_requests import MAX_BODY, Handler
 from receiptlab.consumers.http_sender import Remote, Unanswered, look_up_over_http, over_http
 from receiptlab.contracts import dispatch as sending
 from receiptlab.contracts.dispatch import Dispatch, Message
@@ -34,6 +37,7 @@ ROOT = Path(__file__).parent.parent
 KEY = {"Idempotency-Key": "key-1"}
 MESSAGE = Message(1, "shop/key-1", "shop/order-17", 1, 1, sha256("result 1"))
 WAIT_S = 20
+MAX_BODY = 1_048_576
 
 
 @pytest.fixture
@@ -43,7 +47,11 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def service(store):
+def service(request, store):
+    """A service over the store; with the parameter "damaged", over a damaged file."""
+    if getattr(request, "param", "") == "damaged":
+        yield request.getfixturevalue("damaged")
+        return
     with Service(store, patience_ms=5_000).running() as service:
         yield service
 
@@ -178,7 +186,7 @@ def test_a_missing_key_is_400(service, store):
 
 @pytest.mark.parametrize(
     "value",
-    [b"", b" ", b'""', b'"', b'"a', b'"a"b"', b'"a\\b"', b'"a";p=1', b'"a" "b"', b'"a\\"', b"\xff", b"a\tb", b"a\x7fb", b"a\x01b", b'"\t"', "a\x85b".encode(), b"a" * 1_101, b"a" * 10_000, "\u00e9".encode() * 551],
+    [b"", b" ", b'""', b'"', b'"a', b'"a"b"', b'"a\\b"', b'"a";p=1', b'"a" "b"', b'"a\\"', b"a b", b"a;p=1", b'a"b', b'a"', b"a\\b", b"a,", "名前".encode(), "a\u00a0".encode(), b"\xff", b"a\tb", b"a\x7fb", b"a\x01b", b'"\t"', "a\x85b".encode(), b"a" * 1_101, b"a" * 10_000, "\u00e9".encode() * 551],
 )  # fmt: skip
 def test_a_malformed_key_is_400(service, store, value):
     assert post(service, {"Idempotency-Key": value}).problem() == (400, "key-malformed")
@@ -192,14 +200,22 @@ def test_a_malformed_key_is_400(service, store, value):
         (b'"a"', "a"),
         (b"  a  ", "a"),
         (b'"a\\"b\\\\c"', 'a"b\\c'),
-        (b'a"b', 'a"b'),
-        (b"a, b", "a, b"),
-        ("名前".encode(), "名前"),
+        (b'"a, b;c"', "a, b;c"),
+        ('"名前"'.encode(), "名前"),
+        (b"wJq+/4=_.~:@a|b'c(d)<e>", "wJq+/4=_.~:@a|b'c(d)<e>"),
         (b"a" * 1_100, "a" * 1_100),
     ],
 )
 def test_how_a_key_can_be_written(service, value, key):
     assert post(service, {"Idempotency-Key": value}).json()["key"] == key
+
+
+@pytest.mark.parametrize("joined", ["key-1, key-1", "key-1,key-1", '"key-1", "key-1"', 'key-1, "key-1"'])
+def test_a_key_that_was_sent_twice_and_joined_is_400(service, store, joined):
+    """A proxy may join the two; taken as it is, that would be another key and a second effect."""
+    assert post(service).status == 200
+    assert post(service, {"Idempotency-Key": joined}).problem() == (400, "key-malformed")
+    assert effects(store) == 1
 
 
 def test_quoted_and_bare_are_one_key(service, store):
@@ -271,6 +287,72 @@ def test_a_commit_that_fails_half_way_is_500(service):
     assert post(service).problem() == (500, "SQLITE_IOERR")
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "again"),
+    [
+        (NotWritten("SQLITE_FULL", "no room"), 503, "1"),
+        (Indefinite("SQLITE_FULL", "COMMIT failed"), 500, None),
+    ],
+)
+def test_a_full_disk_is_503_where_nothing_was_written_and_500_where_nobody_knows(
+    service, error, status, again
+):
+    def reach(point):
+        if point == "before_commit":
+            raise error
+
+    service.reach = reach
+    answer = post(service)
+    assert answer.problem() == (status, "SQLITE_FULL")
+    assert (answer.headers["Retry-After"], answer.headers["Stripe-Should-Retry"]) == (again, None)
+
+
+def not_again(answer, status, reason):
+    """The answer asks nobody to come again."""
+    assert answer.problem() == (status, reason)
+    assert (answer.headers["Retry-After"], answer.headers["Stripe-Should-Retry"]) == (None, "false")
+
+
+def damage(path):
+    """Destroy the table of effects and its indexes, in a file that is closed. It can still be opened."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        pages = db.execute("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'effect'").fetchall()
+        [(size,)] = db.execute("PRAGMA page_size")
+    with path.open("r+b") as file:
+        for (page,) in pages:
+            file.seek((page - 1) * size)
+            file.write(b"\xff" * size)
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A service over a damaged file."""
+    path = tmp_path / "damaged.db"
+    Store.create(path, SCHEMA).close()
+    damage(path)
+    with Store.open(path) as store, Service(store).running() as service:
+        yield service
+
+
+def test_a_damaged_file_asks_nobody_to_come_again(damaged):
+    not_again(post(damaged), 500, "damaged")
+    not_again(ask(damaged, "GET", "/effects?owner=anyone&key=key-1"), 500, "damaged")
+
+
+def test_a_commit_that_meets_damage_asks_nobody_to_come_again(service):
+    def reach(point):
+        if point == "before_commit":
+            raise Indefinite("damaged", "COMMIT failed; stop, and restore a backup")
+
+    service.reach = reach
+    not_again(post(service), 500, "damaged")
+
+
+def test_a_file_that_was_overwritten_asks_nobody_to_come_again(service, store):
+    store.path.write_bytes(b"\xff" * store.path.stat().st_size)
+    not_again(post(service), 503, "not-sqlite")
+
+
 @pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
 def test_a_file_that_was_removed_gets_no_effects(service, store):
     with contextlib.closing(connect(service)) as connection:
@@ -278,8 +360,8 @@ def test_a_file_that_was_removed_gets_no_effects(service, store):
         assert Answer(connection.getresponse()).status == 200
         store.path.unlink()
         connection.request("POST", "/b", b"", {"Idempotency-Key": "key-2"})
-        assert Answer(connection.getresponse()).problem() == (503, "gone")
-    assert post(service).problem() == (503, "gone")
+        not_again(Answer(connection.getresponse()), 503, "gone")
+    not_again(post(service), 503, "gone")
 
 
 # Writers.
@@ -325,6 +407,10 @@ def test_a_lower_fence_is_412(service):
         {"Receiver-Fence": "1" * 5_000},
         {"Receiver-Instance": ""},
         {"Receiver-Subject": b"a\xff"},
+        {"Receiver-Owner": "shop, shop"},
+        {"Receiver-Instance": '"host-a", "host-a"'},
+        {"Receiver-Subject": "a;b"},
+        {"Receiver-Fence": "1, 1"},
     ],
 )
 def test_half_a_writer_is_400(service, store, change):
@@ -358,7 +444,7 @@ def test_whom_the_service_writes_for_can_be_fenced(store):
 
 
 def test_looking_up(service):
-    told = post(service, {"Idempotency-Key": "a b/ü".encode()}).json()
+    told = post(service, {"Idempotency-Key": '"a b/ü"'.encode()}).json()
     assert ask(service, "GET", "/effects?owner=anyone&key=a+b%2F%C3%BC").json() == told
     assert ask(service, "GET", "/effects?owner=anyone&key=other").problem() == (404, "not-found")
     assert ask(service, "GET", "/known?owner=anyone&subject=request").json() == {"fence": 0, "revision": 0}
@@ -496,12 +582,20 @@ def test_a_client_that_is_slow_is_given_up(store):
         ["Idempotency-Key: a", "idempotency-key: a"],
         ["Idempotency-Key: a", "Receiver-Owner: shop\r\n\tx"],
         ["Idempotency-Key: a", "no colon"],
+        ["Idempotency-Key: a", ": no name"],
+        ["Idempotency-Key: a", "N\xe4me: a"],
     ],
 )
 def test_headers_that_would_bring_others_in(service, store, lines):
     told = raw(service, head("Content-Length: 0", *lines))
     assert told.startswith(b"HTTP/1.1 400 ")
     assert told.count(b"HTTP/1.1 ") == 1
+    assert effects(store) == 0
+
+
+def test_a_line_that_a_mail_could_begin_with_is_no_header(service, store):
+    told = raw(service, b"POST /a HTTP/1.1\r\nFrom me\r\nHost: localhost\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n")  # fmt: skip
+    assert told.startswith(b"HTTP/1.1 400 ")
     assert effects(store) == 0
 
 
@@ -520,6 +614,8 @@ def test_nothing_that_was_sent_comes_back_in_a_header(service):
         b"POST / HTTP/9.9\r\n\r\n",
         b"POST / HTTP/x\r\n\r\n",
         b"POST / a HTTP/1.1\r\n\r\n",
+        b"GET /known?owner=a&subject=b\r\n\r\n",
+        b"GET /known?owner=a&subject=b\r\nHost: localhost\r\n\r\n",
         b"POST /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
         b"POST / HTTP/1.1\r\nA: " + b"a" * 70_000 + b"\r\n\r\n",
         b"POST / HTTP/1.1\r\n" + b"A: a\r\n" * 200 + b"\r\n",
@@ -556,23 +652,37 @@ def test_requests_sent_in_one_go_are_answered_one_by_one(service, store):
     assert effects(store) == 1
 
 
+HIDDEN = head("Idempotency-Key: hidden", "Content-Length: 0")
+LENGTH = f"Content-Length: {len(HIDDEN)}"
+
+
 @pytest.mark.parametrize(
     "before",
     [
         head("Content-Length: 9999999", "Idempotency-Key: k"),
         head("Transfer-Encoding: chunked", request="GET /effects HTTP/1.1"),
-        head("Content-Length: 5", request="PUT /a HTTP/1.1"),
+        head(LENGTH, request="PUT /a HTTP/1.1"),
+        head(LENGTH, request="FLY /a HTTP/1.1"),
+        head(LENGTH, "Idempotency-Key: k", request="POST //a HTTP/1.1"),
+        head(LENGTH, "Idempotency-Key: k", request="POST /a\xa0 HTTP/1.1"),
+        head(LENGTH, "Idempotency-Key: k", request="POST /a HTTP/1.2"),
+        head(LENGTH, "Idempotency-Key: k", request="POST /a HTTP/2.0"),
+        head(LENGTH, "Idempotency-Key: k", "no colon"),
+        head(LENGTH, "Idempotency-Key: k", "Host: localhost"),
+        head(LENGTH, "Idempotency-Key: k").replace(b"Host: localhost", b"Host: example.test"),
+        head(LENGTH, "Idempotency-Key: k").replace(b"Host: localhost", b"X: y"),
+        head(LENGTH, "Idempotency-Key: k", *["A: a"] * 200),
     ],
 )
 def test_a_body_that_was_not_read_is_no_request(service, store, before):
-    hidden = head("Idempotency-Key: hidden", "Content-Length: 0")
-    assert raw(service, before + hidden).count(b"HTTP/1.1 ") == 1
+    told = raw(service, before + HIDDEN)
+    assert told.count(b"HTTP/1.1 ") == 1
+    assert b"\r\nConnection: close\r\n" in told
     assert effects(store) == 0
 
 
 def test_a_body_of_a_get_is_no_request(service, store):
-    hidden = head("Idempotency-Key: hidden", "Content-Length: 0")
-    told = raw(service, head(f"Content-Length: {len(hidden)}", request="GET /a HTTP/1.1") + hidden)
+    told = raw(service, head(LENGTH, request="GET /a HTTP/1.1") + HIDDEN)
     assert told.count(b"HTTP/1.1 ") == 1
     assert effects(store) == 0
 
@@ -580,6 +690,139 @@ def test_a_body_of_a_get_is_no_request(service, store):
 def test_a_client_that_asks_first_is_told_to_go_on(service, store):
     told = raw(service, head("Idempotency-Key: k", "Content-Length: 4", "Expect: 100-continue"), b"body")
     assert told.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
+
+
+def test_a_client_that_waits_for_the_word_to_go_on_gets_it_before_its_body(service, store):
+    with socket.create_connection(service.server_address, timeout=WAIT_S) as connection:
+        connection.sendall(head("Idempotency-Key: k", "Content-Length: 4", "Expect: 100-Continue"))
+        told = b""
+        while not told.endswith(b"\r\n\r\n"):
+            told += connection.recv(1)
+        assert told.startswith(b"HTTP/1.1 100 ")
+        connection.sendall(b"body")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+    assert effects(store) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (head("Idempotency-Key: k", f"Content-Length: {MAX_BODY + 1}", "Expect: 100-continue"), 413),
+        (head("Idempotency-Key: k", "Content-Length: x", "Expect: 100-continue"), 400),
+        (head("Idempotency-Key: k", "Expect: 100-continue"), 411),
+        (head("Content-Length: 4", "Expect: 100-continue", request="PUT /a HTTP/1.1"), 405),
+        (head("Content-Length: 4", "Expect: 100-continue").replace(b"localhost", b"example.test"), 400),
+        (head("Content-Length: 0", "Expect: 100-continue", "Connection: close"), 400),
+        (head("Content-Length: 0", "Expect: 100-continue", request="POST /a HTTP/1.0"), 400),
+    ],
+)
+def test_a_client_whose_body_is_not_wanted_is_not_told_to_go_on(service, store, sent, status):
+    told = raw(service, sent, end=False)
+    assert told.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"\r\nConnection: close\r\n" in told
+    assert effects(store) == 0
+
+
+@pytest.mark.parametrize("lines", [b"\r\n", b"\n", b"\r\n\r\n"])
+def test_an_empty_line_before_a_request_is_skipped(service, store, lines):
+    """Old clients send one behind a body. RFC 9112, section 2.2."""
+    one = head("Idempotency-Key: k", "Content-Length: 4") + b"body"
+    told = raw(service, lines + one + lines + one + lines)
+    assert told.count(b"HTTP/1.1 200 OK") == told.count(b"HTTP/1.1 ") == 2
+    assert effects(store) == 1
+
+
+def test_empty_lines_without_an_end_get_an_answer(service):
+    told = raw(service, b"\r\n" * 1_000)
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert told.count(b"HTTP/1.1 ") == 1
+
+
+# Multipart: its boundary is drawn anew for each attempt.
+
+
+def multipart(service, boundary, *parts, key="k", quoted=False):
+    lines = [f"--{boundary}\r\n{part}\r\n" for part in parts]
+    body = "".join([*lines, f"--{boundary}--\r\n"]).encode()
+    kind = f'multipart/form-data; charset=utf-8; boundary="{boundary}"' if quoted else f"multipart/form-data; boundary={boundary}"  # fmt: skip
+    return post(service, {"Idempotency-Key": key, "Content-Type": kind}, body)
+
+
+FIELD = 'Content-Disposition: form-data; name="amount"\r\n\r\n{}'.format
+
+
+def test_a_multipart_body_with_another_boundary_is_the_same_request(service, store):
+    first = multipart(service, "aaaa", FIELD(1), FIELD("--aaa"))
+    again = multipart(service, "b'()+_,-./:=?b", FIELD(1), FIELD("--aaa"), quoted=True)
+    assert (first.status, again.status, again.body) == (200, 200, first.body)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert effects(store) == 1
+
+
+ODD_FIELD = FIELD("x\r\n--bbbb\r\n--aaaaZ\r\ny")  # it has lines that begin as a delimiter could
+
+
+@pytest.mark.parametrize(
+    ("boundary", "parts"),
+    [
+        ("aaaa", [FIELD(2), ODD_FIELD]),
+        ("bbbb", [FIELD(1), ODD_FIELD]),
+        ("cccc", [FIELD(1), ODD_FIELD + "z"]),
+        ("cccc", [FIELD(1), ODD_FIELD.replace("aaaaZ", "ccccZ")]),
+        ("cccc", [FIELD(1), ODD_FIELD.replace("bbbb", "cccc")]),
+        ("cccc", [FIELD(1), ODD_FIELD, ""]),
+        ("cccc", [ODD_FIELD, FIELD(1)]),
+        ("cccc", [f"{FIELD(1)}\r\n{ODD_FIELD}"]),
+    ],
+)
+def test_a_multipart_body_with_other_parts_is_422(service, store, boundary, parts):
+    assert multipart(service, "aaaa", FIELD(1), ODD_FIELD).status == 200
+    assert multipart(service, "cccc", FIELD(1), ODD_FIELD).headers["Idempotent-Replayed"] == "true"
+    assert multipart(service, boundary, *parts).problem() == (422, "key-reused")
+    assert effects(store) == 1
+
+
+def test_the_pieces_of_a_multipart_body_cannot_be_sent_as_another_body(service):
+    """Whatever the service computes of a multipart body, a body of other bytes is another request."""
+    kind = {"Content-Type": "multipart/form-data; boundary=a"}
+    first = post(service, KEY | kind, b"--a\r\n\r\nx\r\n--a--\r\n")
+    assert first.status == 200
+    for other in (b"0:8:\r\n\r\nx4:--\r\n", b"\r\n\r\nx--\r\n", b"--b\r\n\r\nx\r\n--b--\r\n"):
+        assert post(service, KEY, other).problem() == (422, "key-reused")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "multipart/form-data",
+        "multipart/form-data; boundary=",
+        'multipart/form-data; boundary="',
+        "multipart/form-data; boundary=" + "a" * 71,
+        "multipart/mixed; boundary*=utf-8''%C3%BC",
+        "multipart/",
+        "message/rfc822",
+    ],
+)
+def test_a_content_type_that_says_no_boundary_leaves_the_bytes_to_compare(service, store, kind):
+    assert post(service, KEY | {"Content-Type": kind}, b"--a\r\n").status == 200
+    assert post(service, KEY | {"Content-Type": kind}, b"--a\r\n").headers["Idempotent-Replayed"] == "true"
+    assert post(service, KEY | {"Content-Type": kind}, b"--b\r\n").problem() == (422, "key-reused")
+    assert effects(store) == 1
+
+
+@pytest.mark.parametrize("library", ["requests", "httpx"])
+def test_files_that_common_clients_send_are_taken_once(service, store, library):
+    client, headers = pytest.importorskip(library), {"Idempotency-Key": '"upload-1"'}
+
+    def upload(content):
+        files = {"invoice": ("invoice.txt", content, "text/plain")}
+        return client.post(f"{service.url}/v1/files", data={"a": "1"}, files=files, headers=headers)
+
+    first, again, other = upload(b"amount 5\r\n"), upload(b"amount 5\r\n"), upload(b"amount 6\r\n")
+    assert first.request.headers["Content-Type"] != again.request.headers["Content-Type"]
+    assert (first.status_code, again.status_code, other.status_code) == (200, 200, 422)
+    assert (again.content, again.headers["Idempotent-Replayed"]) == (first.content, "true")
+    assert effects(store) == 1
 
 
 def test_an_error_of_ours_is_one_line_and_no_answer(service, store, monkeypatch, capfd):
@@ -638,15 +881,17 @@ def test_each_connection_closes_the_store_that_it_opened(store, monkeypatch):
 
 @pytest.fixture
 def heard(monkeypatch):
-    """The key and body of every request that came whole."""
-    told, body = [], Handler._body
+    """The key and body of every request that the client has sent."""
+    sent, send = [], requests.adapters.HTTPAdapter.send
 
-    def hear(self):
-        told.append((self.headers["Idempotency-Key"], body_of := body(self)))
-        return body_of
+    def hear(self, request, *options, **more):
+        body = request.body
+        key = request.headers["Idempotency-Key"]
+        sent.append((key, body.encode() if isinstance(body, str) else body))
+        return send(self, request, *options, **more)
 
-    monkeypatch.setattr(Handler, "_body", hear)
-    return told
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", hear)
+    return sent
 
 
 @pytest.fixture
@@ -728,6 +973,36 @@ def test_when_every_answer_is_lost_the_effect_is_there_and_the_key_finds_it(serv
     assert len(heard) == 3
     assert effects(store) == 1
     assert pay(client, idempotency_key="order-17").last_response.headers["Idempotent-Replayed"] == "true"
+
+
+@pytest.mark.parametrize("service", ["damaged"], indirect=True)
+def test_the_client_of_stripe_does_not_repeat_what_meets_a_damaged_file(service, client, heard):
+    """It repeats a 500 and a 503 otherwise, as the tests above show."""
+    with pytest.raises(stripe.APIError) as told:
+        pay(client)
+    assert told.value.http_status == 500
+    assert len(heard) == 1
+
+
+@pytest.mark.parametrize("service", ["damaged"], indirect=True)
+def test_a_client_of_urllib3_that_follows_retry_after_does_not_repeat_it(service, monkeypatch):
+    waits = []
+    monkeypatch.setattr(urllib3.Retry, "sleep", lambda self, answer=None: waits.append(answer.status))
+    retry = urllib3.Retry(2, allowed_methods=None)
+    with urllib3.PoolManager(retries=retry) as pool:
+        assert pool.request("POST", f"{service.url}/v1/charges", headers=KEY).status == 500
+    assert waits == []
+
+
+def test_a_client_of_urllib3_that_follows_retry_after_repeats_what_a_lock_kept_out(
+    service, store, monkeypatch
+):
+    waits = []
+    monkeypatch.setattr(urllib3.Retry, "sleep", lambda self, answer=None: waits.append(answer.status))
+    retry = urllib3.Retry(1, allowed_methods=None, raise_on_status=False)
+    with urllib3.PoolManager(retries=retry) as pool, store.write():
+        assert pool.request("POST", f"{service.url}/v1/charges", headers=KEY).status == 503
+    assert waits == [503]
 
 
 def test_the_client_of_stripe_is_told_of_a_reused_key_at_once(service, store, client, heard):
@@ -952,11 +1227,7 @@ def test_the_command_serves_until_it_is_stopped(tmp_path, number):
     bodies = []
     for _ in range(2):  # the file is made, and then opened
         process = started("--db", str(db), "--owner", "shop")
-        url = process.stdout.readline().split()[2].rstrip(",")
-        address = url.removeprefix("http://").split(":")
-        with contextlib.closing(
-            http.client.HTTPConnection(address[0], int(address[1]), timeout=WAIT_S)
-        ) as one:
+        with contextlib.closing(http.client.HTTPConnection(*listens(process), timeout=WAIT_S)) as one:
             one.request("POST", "/v1/charges", b"amount=1", KEY)
             bodies.append(Answer(one.getresponse()).body)
             process.send_signal(number)  # with a connection that is kept
@@ -966,6 +1237,120 @@ def test_the_command_serves_until_it_is_stopped(tmp_path, number):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["receiver.db"]
     with Store.open(db) as store:
         assert store.read("SELECT owner, key FROM effect") == [("shop", "key-1")]
+
+
+def listens(process):
+    host, port = process.stdout.readline().split()[2].rstrip(",").removeprefix("http://").split(":")
+    return host, int(port)
+
+
+def keep_asking(address, name, answered, keep):
+    """Requests, one after the other, until the service has gone; at most 2,000. `answered` gets the keys."""
+    connection = None
+    for number in range(2_000):
+        try:
+            connection = connection or http.client.HTTPConnection(*address, timeout=WAIT_S)
+            key = f"{name}-{number}"
+            connection.request("POST", "/a", b"x", {"Idempotency-Key": key})
+            answer = Answer(connection.getresponse())
+        except (OSError, http.client.HTTPException):
+            return
+        assert answer.status == 200
+        answered.put(key)
+        if not keep or answer.headers["Connection"] == "close":
+            connection.close()
+            connection = None
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a child of a test in another way there")
+@pytest.mark.parametrize("keep", [True, False], ids=["connections kept", "a connection each"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_busy_command_stops_and_what_it_answered_is_in_the_file(tmp_path, number, keep):
+    db, answered = tmp_path / "receiver.db", SimpleQueue()
+    process = started("--db", str(db))
+    address = listens(process)
+    with ThreadPoolExecutor(4) as pool:
+        clients = [pool.submit(keep_asking, address, name, answered, keep) for name in "abcd"]
+        keys = [answered.get(timeout=WAIT_S) for _ in range(40)]
+        process.send_signal(number)
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert [client.result() for client in clients] == [None] * 4
+    assert (process.returncode, err) == (0, "")
+    while not answered.empty():
+        keys.append(answered.get())
+    with Store.open(db) as store:
+        assert set(keys) <= {key for (key,) in store.read("SELECT key FROM effect")}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a signal is sent to one thread")
+def test_a_signal_that_another_thread_receives_stops_the_command_too(tmp_path):
+    """Under load the system may choose any thread for it."""
+    process = started("--db", str(tmp_path / "receiver.db"))
+    try:
+        address = listens(process)
+        with socket.create_connection(address, timeout=WAIT_S):  # a connection has a thread
+            threads = [int(name) for name in os.listdir(f"/proc/{process.pid}/task")]
+            other = next(number for number in threads if number != process.pid)
+            os.kill(other, signal.SIGTERM)
+            _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (0, "")
+
+
+FEW_FILES = """if True:
+    import resource, sys
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+    from receiptlab.cli import main
+    sys.exit(main(sys.argv[1:]))"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the time of a process is read in /proc")
+def test_out_of_file_descriptors_it_rests_and_recovers(tmp_path):
+    db = tmp_path / "receiver.db"
+    arguments = [sys.executable, "-c", FEW_FILES, "receiver", "--db", str(db)]
+    process = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        address = listens(process)
+        with contextlib.ExitStack() as idle:
+            kept = idle.enter_context(socket.create_connection(address, timeout=WAIT_S))
+            for _ in range(60):
+                idle.enter_context(socket.create_connection(address, timeout=WAIT_S))
+            awaited(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) == 40)
+            kept.sendall(
+                head("Idempotency-Key: k", "Content-Length: 0")
+            )  # no descriptor is left for the file
+            told = kept.recv(65_536)
+            assert told.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nRetry-After: 1\r\n" in told
+            before, passed = used(process.pid), time.monotonic()
+            time.sleep(1)
+            assert used(process.pid) - before < (time.monotonic() - passed) / 4
+        awaited(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) < 30)
+        with contextlib.closing(http.client.HTTPConnection(*address, timeout=WAIT_S)) as one:
+            one.request("POST", "/v1/charges", b"amount=1", KEY)
+            assert Answer(one.getresponse()).status == 200
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (0, "")
+
+
+def used(pid):
+    """The seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def awaited(what):
+    deadline = time.monotonic() + WAIT_S
+    while not what():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.01)
 
 
 def refused(capsys, *arguments):
@@ -1037,8 +1422,82 @@ def test_a_target_that_could_be_taken_for_another_is_400(service, store, request
     assert effects(store) == 0
 
 
+ODD = ["/voil\u00c3\u00a0", "/voil\u00c3\u0085", "/voil\u00c3", "/voil\u00c3\x1c", "/a\x0b", "/a\x0c", "/a\x1f", "/a\x01", "/a\x7f", "/a\t", "/\u00e9"]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ODD)
+def test_a_target_with_odd_bytes_is_400(service, store, target):
+    """Read as text they could fall away, and two targets would be one request."""
+    told = raw(service, head("Idempotency-Key: k", "Content-Length: 0", request=f"POST {target} HTTP/1.1"))
+    assert told.startswith(b"HTTP/1.1 400 ")
+    assert effects(store) == 0
+
+
+@pytest.mark.parametrize("other", ["/voil%C3%A0", "/VOIL", "/voil/", "/voil?", "/voil?a", "/./voil", "/voi%6C", "/voil|", "/voil\\"])  # fmt: skip
+def test_targets_are_compared_byte_by_byte(service, store, other):
+    assert post(service, path="/voil").status == 200
+    told = raw(service, head("Idempotency-Key: key-1", "Content-Length: 8", request=f"POST {other} HTTP/1.1"), b"amount=1")  # fmt: skip
+    assert told.startswith(b"HTTP/1.1 422 ")
+    assert effects(store) == 1
+
+
 @pytest.mark.parametrize(
-    "host", ["Host: example.test", "Host: localhost.example.test", "Host: 127.0.0.1:x", "X: y"]
+    ("request_line", "status"),
+    [
+        ("POST\t/a\tHTTP/1.1", 400),
+        ("POST  /a HTTP/1.1", 400),
+        ("POST /a  HTTP/1.1", 400),
+        (" POST /a HTTP/1.1", 400),
+        ("POST /a HTTP/1.1 ", 400),
+        ("POST\xa0/a\x85HTTP/1.1", 400),
+        ("POST /a http/1.1", 400),
+        ("POST /a HTTP/1.01", 400),
+        ("POST /a HTTP/01.1", 400),
+        ("POST /a HTTP/1.\xb2", 400),
+        ("POST /a HTTP/1", 400),
+        ("P\xd6ST /a HTTP/1.1", 400),
+        ("POST /a HTTP/0.1", 505),
+        ("POST /a HTTP/0.9", 505),
+        ("POST /a HTTP/1.7", 505),
+        ("POST /a HTTP/3.0", 505),
+    ],
+)
+def test_a_request_line_that_is_written_otherwise_is_refused(service, store, request_line, status):
+    told = raw(service, head("Idempotency-Key: k", "Content-Length: 0", request=request_line))
+    assert told.startswith(f"HTTP/1.1 {status} ".encode())
+    assert effects(store) == 0
+
+
+def test_a_client_of_http_1_0_gets_its_answer(service, store):
+    told = raw(
+        service, head("Idempotency-Key: k", "Content-Length: 0", request="POST /a HTTP/1.0"), end=False
+    )
+    assert told.startswith(b"HTTP/1.1 200 ")
+    assert effects(store) == 1
+
+
+def test_another_address_of_this_computer_is_taken_for_its_own(store):
+    try:
+        service = Service(store, host="127.0.0.2")
+    except OSError:
+        pytest.skip("this computer has 127.0.0.1 only")
+    with service.running():
+        assert post(service).status == 200
+        assert post(service, KEY | {"Host": "localhost:80"}).status == 200
+        assert post(service, KEY | {"Host": "127.0.0.3"}).problem() == (400, "target")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "Host: example.test",
+        "Host: localhost.example.test",
+        "Host: 127.0.0.1:x",
+        "Host: 127.0.0.2",
+        "Host: 127.0.0.1:1:1",
+        "Host: ",
+        "X: y",
+    ],
 )
 def test_a_request_for_another_host_is_400(service, store, host):
     lines = ["POST /v1/charges HTTP/1.1", host, "Idempotency-Key: k", "Content-Length: 0", "", ""]

@@ -10,7 +10,7 @@ import pytest
 
 from receiptlab.contracts.owner import SCHEMA, Owner
 from receiptlab.contracts.registry import CONTRACTS
-from receiptlab.errors import Definite, Indefinite, Locked, NotAFixture, NotWritten, Refused
+from receiptlab.errors import Damaged, Definite, Indefinite, Locked, NotAFixture, NotWritten, Refused
 from receiptlab.fixture import APPLICATION_ID, SCHEMA_VERSION
 from receiptlab.scenarios.naive import Naive
 from receiptlab.store import Store
@@ -119,6 +119,51 @@ def test_a_damaged_fixture_is_no_traceback_of_sqlite(tmp_path):
         Owner(store)
 
 
+@pytest.fixture
+def damaged(tmp_path):
+    """A store that opens, with a destroyed page in the middle of its table."""
+    path = tmp_path / "fixture.db"
+    with Store.create(path, ("CREATE TABLE t (a TEXT NOT NULL) STRICT",)) as store, store.write() as db:
+        db.executemany("INSERT INTO t VALUES (?)", [("x" * 100,)] * 2_000)
+    content = bytearray(path.read_bytes())
+    content[5 * 4096 : 6 * 4096] = b"\xff" * 4096
+    path.write_bytes(content)
+    with Store.open(path) as store:
+        yield store
+
+
+def _change(store):
+    with store.write() as db:
+        db.execute("UPDATE t SET a = a || 'y'")
+
+
+@pytest.mark.parametrize(
+    "call", [lambda store: store.read("SELECT sum(length(a)) FROM t"), _change, Store.pack]
+)
+def test_a_damaged_page_is_its_own_error(damaged, call):
+    """Not NotWritten: whoever maps that to "try again later" must not catch this one."""
+    with pytest.raises(Damaged, match="stop, and restore a backup") as met:
+        call(damaged)
+    assert met.value.reason == "damaged" and not isinstance(met.value, NotWritten)
+    assert not damaged.db.in_transaction
+    for again in ("try", "call again", "ask again"):
+        assert again not in str(met.value)
+
+
+def test_a_commit_that_meets_damage_is_indefinite_and_says_damaged(store):
+    store.db = _FailingCommit(store.db, "SQLITE_CORRUPT")
+    with pytest.raises(Indefinite, match="stop, and restore a backup") as met, store.write() as db:
+        db.execute(ROW)
+    assert met.value.reason == "damaged"
+
+
+def test_a_file_that_is_no_database_is_damaged_where_a_call_finds_out(store):
+    store.db = _FailingCommit(store.db, "SQLITE_NOTADB")
+    with pytest.raises(Indefinite) as met, store.write():
+        pass
+    assert met.value.reason == "damaged"
+
+
 def test_a_path_with_signs_that_mean_something_in_an_address(tmp_path):
     path = tmp_path / "100% real?#1 ü.db"
     Store.create(path, SCHEMA).close()
@@ -193,15 +238,15 @@ def test_a_commit_that_is_turned_away_is_rolled_back_and_definite(store):
 
 
 class _FailingCommit:
-    """A connection whose COMMIT ends with an I/O error."""
+    """A connection whose COMMIT ends with an error, by default an I/O error."""
 
-    def __init__(self, db):
-        self.db = db
+    def __init__(self, db, name="SQLITE_IOERR"):
+        self.db, self.name = db, name
 
     def execute(self, sql, *values):
         if sql == "COMMIT":
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_IOERR, "SQLITE_IOERR"
+            error = sqlite3.OperationalError("as if the disk had failed")
+            error.sqlite_errorcode, error.sqlite_errorname = getattr(sqlite3, self.name), self.name
             raise error
         return self.db.execute(sql, *values)
 

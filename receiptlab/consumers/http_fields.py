@@ -2,9 +2,11 @@
 
 A text in a header is a String of structured fields in its quotes, `"abc"`, or bare, `abc`. Both are the
 same text, so they are one key: the quotes belong to the header and not to the key. Within quotes `\\"`
-and `\\\\` stand for the two signs; parameters behind them (`"abc";a=1`) are refused. Wider than the
-standard (https://www.rfc-editor.org/rfc/rfc9651, Structured Field Values for HTTP), a text may be any
-UTF-8 without control characters, since owners and keys of the lab are.
+and `\\\\` stand for the two characters, and parameters behind them (`"abc";a=1`) are refused. A bare text
+consists of visible ASCII without comma, semicolon, quote and backslash. Anything else is 400: a proxy may
+join two headers with a comma, and `abc, abc` would be a new key and a second effect. Wider than the standard
+(https://www.rfc-editor.org/rfc/rfc9651, Structured Field Values for HTTP), a text in quotes may be any UTF-8
+without control characters, since the lab's owners and keys may.
 """
 
 from __future__ import annotations
@@ -19,10 +21,14 @@ from urllib.parse import parse_qsl
 from receiptlab.contracts.receiver import ARGUMENTS
 from receiptlab.errors import WrongArgument
 
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # a name in HTTP: RFC 9110, 5.6.2
+_REQUEST_LINE = re.compile(_TOKEN + rb" ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r?\n")
+_FIELD = re.compile(_TOKEN + rb":[^\r\n\x00]*\r?\n")
+_BARE = re.compile(r"[!#-+\--:<-\[\]-~]+")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])+)"')
 _ESCAPED = re.compile(r"\\(.)")
 _INTEGER = re.compile(r"[0-9]{1,19}")
-_ENDS = re.compile(rb"[\r\x00]")
+_BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
 
 
 class Problem(Exception):
@@ -36,9 +42,9 @@ class Problem(Exception):
 
 
 class Lines:
-    """The lines of a request's head. Python's parser takes a bare carriage return for the end of a line:
-    one header could bring another in with it. And it takes the end of the connection for the end of the head:
-    half a head would count as a request. Here both raise ValueError, and so does NUL."""
+    """The header lines of a request. Python's parser takes a bare carriage return for the end of a line, so
+    one header could bring another in with it. It takes the end of the connection for the end of the head, so
+    half a head would count as a request. And it skips lines that are no header. These are Problem 400."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -47,10 +53,25 @@ class Lines:
         """The next line, at most `limit` bytes of it."""
         line = self._file.readline(limit)
         if not line:
-            raise ValueError("the head has no end")
-        if _ENDS.search(line.removesuffix(b"\n").removesuffix(b"\r")):
-            raise ValueError("a bare carriage return or NUL")
+            raise Problem(400, "http", "the connection ended within the head of the request")
+        if line.endswith(b"\n") and line not in (b"\r\n", b"\n") and not _FIELD.fullmatch(line):
+            what = "a header must be one line, with a name and a colon right behind it, and no other line end"
+            raise Problem(400, "headers", what)
         return line
+
+
+def target(line: bytes) -> str:
+    """The target in a request line, as it was sent. Problem: 400 http, 505 http."""
+    asked = _REQUEST_LINE.fullmatch(line)
+    if not asked:
+        raise Problem(
+            400,
+            "http",
+            "a request begins with METHOD /path HTTP/1.1, in visible ASCII with one space between",
+        )
+    if asked[2] not in (b"1.0", b"1.1"):
+        raise Problem(505, "http", "this service speaks HTTP/1.0 and HTTP/1.1")
+    return asked[1].decode("ascii")
 
 
 def key(headers: Headers) -> str:
@@ -78,9 +99,12 @@ def word(headers: Headers, name: str, reason: str) -> str | None:
     if value.startswith('"'):
         quoted = _QUOTED.fullmatch(value)
         value = _ESCAPED.sub(r"\1", quoted[1]) if quoted else ""
+    elif not _BARE.fullmatch(value):
+        value = ""
     if not value or any(unicodedata.category(each) == "Cc" for each in value):
-        what = "must be a text, bare or in quotes, not empty and without control characters"
-        raise Problem(400, reason, f"{name} {what}")
+        what = 'must be one text in quotes, as in "abc", not empty and without control characters'
+        bare = "the quotes may be left out around visible ASCII without comma, semicolon, quote and backslash"
+        raise Problem(400, reason, f"{name} {what}; {bare}")
     return value
 
 
@@ -118,23 +142,45 @@ def query(text: str, *names: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def digest(method: str, target: str, body: bytes) -> str:
+def digest(method: str, target: str, body: bytes, boundary: bytes = b"") -> str:
     """What a request asks for: the SHA-256 of method, path with its query, and body, byte by byte. Neither
-    method nor path can have a blank or a line end in it, so no two requests are written alike."""
-    return hashlib.sha256(f"{method} {target}\n".encode("latin-1") + body).hexdigest()
+    method nor path can have a blank or a line end in it, so no two requests are written alike.
+
+    A client draws the `boundary` of a multipart body anew for each attempt. So where there is one, the pieces
+    between its delimiter lines count, each with its length before it.
+    """
+    start = f"{method} {target}"
+    if boundary:
+        line = rb"\r\n--" + re.escape(boundary) + rb"(?=(?:--)?[ \t]*(?:\r\n|\Z))"
+        pieces = re.split(line, b"\r\n" + body)
+        start, body = f"{start} multipart", b"".join(b"%d:%b" % (len(piece), piece) for piece in pieces)
+    return hashlib.sha256(f"{start}\n".encode("latin-1") + body).hexdigest()
 
 
-def flaw_of_target(request_line: str, path: str, hosts: list[str]) -> str:
-    """What is wrong with where a request goes; empty where nothing is. `path` is what http.server made of it.
+def boundary(headers: Headers) -> bytes:
+    """The boundary of a multipart body; empty for any other body, and where it is not written as it should be
+    (https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1)."""
+    if headers.get_content_maintype() != "multipart":
+        return b""
+    found = headers.get_boundary("")
+    return found.encode("ascii") if _BOUNDARY.fullmatch(found) else b""
+
+
+def flaw_of_target(target: str, path: str, hosts: list[str], own: str) -> None:
+    """Problem 400 for a request that goes elsewhere. `path` is what http.server made of the target, `own` the
+    address that the service listens on.
 
     A host by another name than this computer's own would be a page in a browser that was led here.
     """
-    target = request_line.split()[1]
     if not target.startswith("/") or "#" in target or target != path:
-        return "the target must be a path that begins with one slash, without a fragment"
-    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
-        return "Host must be 127.0.0.1, localhost or [::1], with or without the port"
-    return ""
+        raise Problem(
+            400, "target", "the target must be a path that begins with one slash, without a fragment"
+        )
+    name = _PORT.sub("", hosts[0].lower()) if len(hosts) == 1 else ""
+    if name not in (own, *_LOCAL):
+        what = f"Host must be one of {', '.join(dict.fromkeys((own, *_LOCAL)))}, with or without the port"
+        raise Problem(400, "target", what)
 
 
-_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE | re.ASCII)
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+_PORT = re.compile(r":[0-9]{1,5}\Z")

@@ -5,9 +5,11 @@ https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header)
 
 POST any path, with Idempotency-Key: the effect once. A replay gets the same status and the same bytes
 again, and the header `Idempotent-Replayed: true`. The key stands for method, path with query, and body, to
-the byte. `http_fields` says how a key is written. What comes back where the answer is no:
+the byte. Only the boundary of a multipart body doesn't count, since clients draw a new one for each attempt.
+`http_fields` says how a key is written. Error responses:
 
-400  the key is missing or malformed, the body was cut, a header cannot be read
+400  the key is missing or malformed, the body was cut, the request line or a header cannot be read, the
+     request is for another host
 403  writer-unknown, writer-fenced
 404  not-found (no effect under this key), no-such-path
 405  another method, 501 one that HTTP does not know
@@ -16,8 +18,16 @@ the byte. `http_fields` says how a key is written. What comes back where the ans
 412  fence: the request's Receiver-Fence is a condition that no longer holds. Not 409, which the draft keeps
      for "ask again, unchanged": clients do so by themselves, the one of stripe too, and it never helps
 422  key-reused: the key came with another request before
-500  COMMIT failed half way; nobody knows. Ask again with the same key
-503  nothing was written: the file was locked for too long, or the disk is full. Retry-After says when
+500  COMMIT failed in a way that leaves open whether the effect is there. Ask again with the same key. With
+     the reason `damaged` the file is damaged: don't ask again, restore a backup
+503  nothing was written: the file was locked for too long, or a statement failed, on a full disk for example.
+     Retry-After says when to ask again. Without Retry-After somebody has to start the service anew first,
+     because the file was removed or replaced
+505  another version than HTTP/1.0 and HTTP/1.1
+
+Answers that no retry changes, `damaged` and those about a replaced file, have no Retry-After, but the header
+`Stripe-Should-Retry: false`, since Stripe's clients retry any other 5xx on their own. requests, httpx and
+urllib3 don't, unless they are set to. A 4xx would stop every client, but it would blame the request.
 
 409, in the draft for a request whose first attempt still runs, does not occur. Looking for the key and
 having the effect is one write transaction, and there is one at a time: the second request waits for the
@@ -35,6 +45,7 @@ GET /known?owner=&subject=  the highest fence and revision
 
 Each connection has a thread and a `Store` of its own: a connection of sqlite3 stays in its thread, and it
 is the file that says who is first. There is no TLS, no password, and no bound on the number of clients.
+When file descriptors run out, new clients wait until one is free, and requests that need one get 503.
 """
 
 from __future__ import annotations
@@ -64,6 +75,7 @@ PATIENCE_MS = 10_000
 """How long a client may be silent, in milliseconds."""
 
 _LINGER_S, _LINGERS = 1, 16
+_REST_MS = 100
 
 
 class Service(ThreadingHTTPServer):
@@ -121,6 +133,15 @@ class Service(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RD)  # who waits for a request sees its end
             self.server_close()
             loop.join()
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        """Accept a connection. Where that fails, most likely because no file descriptor is left, pause: the
+        connection stays in the queue, so the loop would otherwise try again at once, on and on."""
+        try:
+            return super().get_request()
+        except OSError:
+            clock.wait(_REST_MS)
+            raise
 
     def server_bind(self) -> None:
         TCPServer.server_bind(self)  # that of HTTPServer asks for the computer's name

@@ -15,16 +15,26 @@ from receiptlab.consumers import clock
 from receiptlab.consumers.http_fields import (
     Lines,
     Problem,
+    boundary,
     digest,
     flaw_of_target,
     key,
     number,
     query,
+    target,
     word,
 )
 from receiptlab.consumers.stopping import Gone
 from receiptlab.contracts.receiver import Effect, Receiver
-from receiptlab.errors import Definite, Indefinite, InjectedFault, Refused, WrongArgument
+from receiptlab.errors import (
+    Damaged,
+    Definite,
+    Indefinite,
+    InjectedFault,
+    NotAFixture,
+    Refused,
+    WrongArgument,
+)
 
 if TYPE_CHECKING:
     from receiptlab.consumers.http_receiver import Service
@@ -46,8 +56,19 @@ TITLES = {
 STATUS = {"writer-unknown": 403, "writer-fenced": 403, "not-found": 404, "fence": 412, "key-reused": 422}
 """The status for each reason with which the contract refuses."""
 
+AGAIN = {"Retry-After": "1"}
+"""Sent with an error that a retry may get past."""
+
+NOT_AGAIN = {"Stripe-Should-Retry": "false"}
+"""Sent with an error that stays until somebody has repaired the service. Stripe's clients retry every 5xx on
+their own unless this header, which Stripe's own service sends, stops them."""
+
+EMPTY_LINES = 8
+"""The number of empty lines that are skipped before a request. RFC 9112, 2.2, asks for at least one."""
+
 _READ = ("/effects", "/known")
 _LENGTH = re.compile(r"[0-9]{1,19}")
+_LONGEST_LINE = 65_537
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -72,20 +93,33 @@ class Handler(BaseHTTPRequestHandler):
                 self._receiver.store.close()
 
     def parse_request(self) -> bool:
+        """Read the head of a request. False where it was refused, which closes the connection, and where the
+        client has gone."""
+        self.command, self.requestline, self.close_connection = "", "", True
+        self.request_version = self.default_request_version
+        for _ in range(EMPTY_LINES):
+            if self.raw_requestline not in (b"\r\n", b"\n"):
+                break
+            self.raw_requestline = self.rfile.readline(_LONGEST_LINE)
+        if not self.raw_requestline:
+            return False
         plain, self.rfile = self.rfile, Lines(self.rfile)
         try:
+            asked = target(self.raw_requestline)
             if not super().parse_request():
                 return False
-            wrong = flaw_of_target(self.requestline, self.path, self.headers.get_all("Host", []))
-            if wrong:
-                self.close_connection = True
-                self._say_no(400, "target", wrong)
-            return not wrong
-        except ValueError:
-            self.send_error(400)
+            flaw_of_target(asked, self.path, self.headers.get_all("Host", []), self.server.server_name)
+            return True
+        except Problem as problem:
+            self.close_connection = True
+            self._say_no(problem.status, problem.reason, problem.detail)
             return False
         finally:
             self.rfile = plain
+
+    def handle_expect_100(self) -> bool:
+        """Send nothing yet: `_body` answers 100 once it is clear that the body is wanted."""
+        return True
 
     def do_POST(self) -> None:
         self._answer(self._post)
@@ -124,11 +158,15 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # made on purpose: the answer is lost
         except Gone:
             what = "the receiver's file was removed or replaced; the service has to be started anew"
-            self._say_no(503, "gone", what, {"Retry-After": "1"})
+            self._say_no(503, "gone", what, NOT_AGAIN)
+        except NotAFixture as error:
+            self._say_no(503, error.reason, str(error), AGAIN if error.reason == "no-access" else NOT_AGAIN)
+        except Damaged as error:
+            self._say_no(500, error.reason, str(error), NOT_AGAIN)
         except Definite as error:
-            self._say_no(503, error.reason, str(error), {"Retry-After": "1"})
+            self._say_no(503, error.reason, str(error), AGAIN)
         except Indefinite as error:
-            self._say_no(500, error.reason, str(error))
+            self._say_no(500, error.reason, str(error), NOT_AGAIN if error.reason == Damaged.reason else {})
         else:
             self._say(200, told, "application/json", {"Idempotent-Replayed": "true"} if replayed else {})
 
@@ -136,14 +174,17 @@ class Handler(BaseHTTPRequestHandler):
         """The whole body, or Problem. Until it was read, the connection is one to be closed: what is left
         in it would be taken for the next request."""
         close, self.close_connection = self.close_connection, True
-        body = self._read(self._length())
+        length = self._length()
+        if length and self._asks_first():
+            self.send_response_only(100)
+            self.end_headers()
+            self.wfile.flush()
+        body = self._read(length)
         self.close_connection = close
         return body
 
     def _length(self) -> int:
         lengths = self.headers.get_all("Content-Length", ["0"] if self.command == "GET" else [])
-        if self.headers.defects:
-            raise Problem(400, "headers", "a header has no name with a colon right behind it")
         if not lengths or "Transfer-Encoding" in self.headers:
             raise Problem(411, "length", "send the body in one piece, with its Content-Length")
         if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0].strip(" \t")):
@@ -151,6 +192,10 @@ class Handler(BaseHTTPRequestHandler):
         if int(lengths[0]) > MAX_BODY:
             raise Problem(413, "too-large", f"a body has at most {MAX_BODY} bytes")
         return int(lengths[0])
+
+    def _asks_first(self) -> bool:
+        expected = self.headers.get("Expect", "").lower() == "100-continue"
+        return expected and self.request_version == "HTTP/1.1"
 
     def _read(self, length: int) -> bytes:
         try:
@@ -167,7 +212,7 @@ class Handler(BaseHTTPRequestHandler):
         if self._path() in _READ:
             raise Problem(405, "method", "GET is the method here", {"Allow": "GET"})
         named = self._named() | {"key": key(self.headers)}
-        asked = digest(self.command, self.path, body)
+        asked = digest(self.command, self.path, body, boundary(self.headers))
         effect = self._open().apply(**named, digest=asked, now=clock.milliseconds())
         return _told(named["owner"], named["key"], effect), effect.outcome == "replayed"
 

@@ -9,15 +9,17 @@ import argparse
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
-from queue import SimpleQueue
+from collections.abc import Iterator
 
+from receiptlab.consumers import clock
 from receiptlab.consumers.http_receiver import OWNER, Service
 from receiptlab.consumers.options import Unusable, ruled
+from receiptlab.consumers.stopping import Stop
 from receiptlab.contracts.receiver import ARGUMENTS, SCHEMA
 from receiptlab.errors import NotAFixture, Refused, WrongArgument
 from receiptlab.store import Store
 
+_PAUSE_MS = 100
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM"))
 
 
@@ -44,9 +46,10 @@ def run(given: argparse.Namespace) -> int:
 
     Raises Unusable, and what `Store.open` and `Store.create` raise.
     """
-    with _signals() as asked, _store(given.db) as store, _service(store, given).running() as service:
+    with _signals() as stop, _store(given.db) as store, _service(store, given).running() as service:
         print(f"listening on {service.url}, Ctrl-C to stop", flush=True)
-        asked()
+        while not stop.asked:
+            clock.wait(_PAUSE_MS)
     return 0
 
 
@@ -83,13 +86,17 @@ def _service(store: Store, given: argparse.Namespace) -> Service:
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[Callable[[], object]]:
-    """Gives a wait for Ctrl-C or SIGTERM. They end the wait, in place of whatever runs just then. The queue
-    is one that a handler may put into while the same thread waits at it."""
-    asked: SimpleQueue = SimpleQueue()
-    before = {number: signal.signal(number, lambda *told: asked.put(told)) for number in _SIGNALS}
+def _signals() -> Iterator[Stop]:
+    """Ctrl-C and SIGTERM are counted, in place of ending whatever runs just then.
+
+    The system may deliver a signal to any thread, and Python runs the handler in the main thread as soon as
+    that one runs again. So the main thread must not block without a timeout: it would sleep through a signal
+    that another thread received.
+    """
+    stop = Stop()
+    before = {number: signal.signal(number, stop) for number in _SIGNALS}
     try:
-        yield asked.get
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
