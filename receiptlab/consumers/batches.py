@@ -154,11 +154,11 @@ def take_in(
 
 
 def forget(store: Store, *kinds: type[Delivery]) -> int:
-    """Delete the domain rows of every identity whose erasure the outbox announces, and the results of its
-    work where there are any. Returns how many.
+    """Delete the domain rows of every erased identity, and the results of its work if there are any.
+    Returns the number of rows.
 
-    Erasing a receipt does not know the consumer's tables. So a consumer runs this after each erasure,
-    and scrubs after it. Twice is as once.
+    The contracts do not know the consumer's tables. A consumer calls this after each erasure, also one that
+    was applied again after a restore, and scrubs afterwards. Idempotent.
     """
     tables = [kind.TABLE for kind in kinds]
     with store.write() as db:
