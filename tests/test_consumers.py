@@ -4,6 +4,7 @@ import argparse
 import base64
 import io
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -15,12 +16,16 @@ from hypothesis import strategies as st
 
 from receiptlab.consumers import batches, command, mailbox, webhooks
 from receiptlab.consumers.batches import Broken, forget, take_in
+from receiptlab.consumers.duty import Failure
 from receiptlab.consumers.mailbox import Letter, letters
 from receiptlab.consumers.mbox import Mbox
 from receiptlab.consumers.webhooks import Webhook
+from receiptlab.consumers.worker import Policy, Worker
 from receiptlab.contracts.intake import Intake
+from receiptlab.contracts.items import identity_of
 from receiptlab.contracts.work import Work
 from receiptlab.errors import LabError, NotAFixture, Refused, WrongArgument
+from receiptlab.scenarios.intake import traces
 from receiptlab.store import Store
 from receiptlab.values import sha256
 
@@ -330,6 +335,75 @@ def test_forget_takes_the_domain_rows_of_what_was_erased_and_no_other(intake):
     assert b"very secret" not in b"".join(
         path.read_bytes() for path in intake.store.path.parent.glob("fixture.db*")
     )
+
+
+def lived_through(store):
+    """A file in which every table has rows of the tenant acme, and of another tenant in the same namespace."""
+    intake = Intake(store)
+    for tenant in ("acme", "umbrella"):
+        source = [
+            *letters(
+                io.BytesIO(letter("Subject: SECRET subject", sender="SECRET@example.test")), tenant, "SHARED"
+            ),
+            *letters(io.BytesIO(letter(body="Bye\n", sender="else@example.test")), tenant, "SHARED"),
+            *webhooks.webhooks(io.BytesIO(hook(id="SECRET-id", source="SECRET-source")), tenant),
+        ]
+        take_in(store, intake, source, now=0, processors=[("index", "1"), ("fails", "1"), ("bare", "1")])
+
+    def fails(item, beat):
+        raise Failure("SECRET error", f"SECRET detail {item['key']}")
+
+    for processor, handle in (("index", lambda item, beat: f"SECRET {item['key']}"), ("fails", fails)):
+        more = {"clock": lambda: 100, "sleep": lambda wait: None}
+        Worker(store, processor, "worker", Policy(max_attempts=1), handle, **more).run("drained")
+    work = Work(store)
+    for namespace in ("SHARED", "SECRET-source"):
+        for claim in work.next(namespace, "bare", "worker", 10, 1_000, 3, 100).claims:
+            work.complete(claim.work, claim.fence, "SECRET reference", 100)
+    work.acquire("SECRET-source", "index", "worker", 200)
+    return intake
+
+
+def test_after_an_erasure_no_table_has_a_trace_of_the_tenant(tmp_path):
+    """Every table that the command makes is searched, so that a new one cannot be forgotten."""
+    with Store.create(tmp_path / "my.db", command.SCHEMA) as store:
+        intake = lived_through(store)
+        [tables] = zip(*store.read("SELECT name FROM sqlite_schema WHERE type = 'table'"), strict=True)
+        empty = [table for table in tables if not store.read(f"SELECT 1 FROM {table} LIMIT 1")]
+        assert not empty, "let lived_through() fill them, or this test says nothing about them"
+        gone = [identity for (identity,) in store.read("SELECT identity FROM receipt WHERE tenant = 'acme'")]
+        assert {"letter.identity", "delivery.identity", "result.identity"} < set(traces(store, gone))
+        assert intake.erase_tenant("acme", now=300).erased == 2
+        assert forget(store, Letter, Webhook) == 5
+        assert traces(store, ["acme"]) == []
+        assert traces(store, gone) == ["outbox.subject", "receipt.identity"]
+        assert store.read("SELECT DISTINCT topic FROM outbox WHERE subject IN (?, ?)", gone) == [("erased",)]
+        assert store.read("SELECT count(*) FROM letter UNION ALL SELECT count(*) FROM result") == [(2,), (2,)]
+        intake.erase_tenant("umbrella", now=400)
+        forget(store, Letter, Webhook)
+        assert intake.scrub().done
+    found = b"".join(path.read_bytes() for path in tmp_path.glob("my.db*"))
+    assert not re.findall(rb"acme|umbrella|SECRET|SHARED|example", found)
+
+
+def test_what_is_erased_after_its_tombstone_went_leaves_nothing_either(tmp_path):
+    with Store.create(tmp_path / "my.db", command.SCHEMA) as store:
+        intake = lived_through(store)
+        assert intake.sweep(9, batches.RETAIN).compacted == 4
+        assert intake.sweep(9, batches.TOMBSTONE).removed == 4
+        assert store.read("SELECT count(*) FROM receipt") == [(0,)]
+        assert traces(store, ["SHARED", "acme"]) == []
+        gone = identity_of("explicit", "acme", "SHARED", "<1@example.test>")
+        assert {"effect.identity", "outbox.subject"} < set(traces(store, [gone]))
+        intake.erase_identity("explicit", "acme", "SHARED", "<1@example.test>", now=3_000)
+        forget(store, Letter, Webhook)
+        assert traces(store, [gone]) == ["outbox.subject", "receipt.identity"]
+
+
+def test_forget_follows_an_erasure_that_was_applied_by_its_digest(intake):
+    hooks(intake, hook())
+    intake.erase_digest(identity_of("explicit", "acme", "payments", "evt-1"), now=5)
+    assert forget(intake.store, Letter, Webhook) == 1
 
 
 def test_past_its_tombstone_a_letter_is_first_seen_and_has_a_second_row(intake):

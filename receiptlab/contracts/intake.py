@@ -242,9 +242,8 @@ class Intake(Staging):
         db.execute(_UNREVISE, (identity,))
         if not db.execute(_ERASE, (identity, now)).rowcount:
             return False
-        outbox.stage(
-            db, "erased", identity, now
-        )  # first: it takes a new id, and a deleted one is never reused
+        # The announcement goes first, so that it gets a new id and not one of a row that is deleted.
+        outbox.stage(db, "erased", identity, now)
         db.execute(_UNSAY, (identity,))
         return True
 
