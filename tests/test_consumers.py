@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from receiptlab.consumers import batches, command, mailbox, webhooks
-from receiptlab.consumers.batches import Broken, forget, take_in
+from receiptlab.consumers.batches import Broken, Doubtful, forget, take_in
 from receiptlab.consumers.duty import Failure
 from receiptlab.consumers.mailbox import Letter, letters
 from receiptlab.consumers.mbox import Mbox
@@ -30,6 +30,7 @@ from receiptlab.store import Store
 from receiptlab.values import sha256
 
 DATA = Path(__file__).parent.parent / "data"
+UNCLOSED = "its closing multipart boundary is missing; taken in as it is"
 INBOX, DELIVERIES = DATA / "inbox.mbox", DATA / "deliveries.jsonl"
 
 
@@ -51,9 +52,14 @@ def counted(report):
     return {name: count for name, count in report.counts().items() if count}
 
 
+CUT = 'Content-Type: multipart/mixed; boundary="b"'
+SEPARATOR = "From ana@example.test Mon Mar  3 09:00:00 2025"
+DATED = SEPARATOR.encode() + b"\n"
+
+
 def letter(*headers, body="Hello\n", sender="ana@example.test", key="<1@example.test>"):
     head = [f"Message-ID: {key}"] * bool(key) + [f"From: {sender}", "Date: today", *headers]
-    return ("From x\n" + "\n".join(head) + "\n\n" + body + "\n").encode("utf-8", "surrogateescape")
+    return (f"{SEPARATOR}\n" + "\n".join(head) + "\n\n" + body + "\n").encode("utf-8", "surrogateescape")
 
 
 def hook(**fields):
@@ -87,14 +93,14 @@ def lab(*arguments):
         (
             INBOX,
             {
-                "first_seen": 3,
+                "first_seen": 4,
                 "redelivered": 3,
                 "changed": 1,
                 "collisions": 1,
                 "collision_redelivered": 1,
-                "broken": 1,
+                "doubtful": 1,
             },
-            {"redelivered": 7, "collision_redelivered": 2, "broken": 1},
+            {"redelivered": 8, "collision_redelivered": 2, "doubtful": 1},
         ),
         (
             DELIVERIES,
@@ -114,23 +120,23 @@ def test_a_file_taken_in_twice_changes_nothing_the_second_time(tmp_path, intake,
 
 def test_what_is_in_the_inbox_has_its_rows(intake):
     report = mail(intake, INBOX.read_bytes())
-    assert report.named == [
-        Broken("message 9 at byte 2366", "it was cut off: its multipart boundary never ends")
-    ]
+    assert report.named == [Doubtful("message 9 at byte 2366", UNCLOSED)]
     assert intake.store.read("SELECT revision, disposition, subject FROM letter") == [
         (1, "accepted", "Order 17"),
         (2, "accepted", "Order 17"),
         (3, "collision", "Order 17"),
         (1, "accepted", "Scan from the front desk, März"),
+        (1, "accepted", "A photo that was cut off on the way"),
         (1, "accepted", "Thanks"),
     ]
     assert intake.store.read("SELECT key_kind, head, collisions FROM receipt ORDER BY key_kind, head") == [
+        ("explicit", 1, 0),
         ("explicit", 1, 0),
         ("explicit", 2, 1),
         ("synthetic", 1, 0),
     ]
     topics = [topic for (topic,) in intake.store.read("SELECT topic FROM outbox ORDER BY id")]
-    assert topics == ["letter", "letter", "collision", "letter", "letter"]
+    assert topics == ["letter", "letter", "collision", "letter", "letter", "letter"]
 
 
 def test_every_byte_offset_is_where_its_message_begins():
@@ -146,8 +152,8 @@ def test_every_byte_offset_is_where_its_message_begins():
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 500])
 def test_the_size_of_a_batch_changes_nothing_but_the_time(intake, batch):
-    assert counted(mail(intake, INBOX.read_bytes(), batch=batch))["first_seen"] == 3
-    assert intake.counted() == (3, 5, 5)
+    assert counted(mail(intake, INBOX.read_bytes(), batch=batch))["first_seen"] == 4
+    assert intake.counted() == (4, 6, 6)
 
 
 def test_what_one_batch_holds_twice_is_a_redelivery_within_it(intake):
@@ -159,7 +165,7 @@ def test_what_one_batch_holds_twice_is_a_redelivery_within_it(intake):
 
 
 def test_a_batch_ends_early_when_it_is_large(monkeypatch):
-    monkeypatch.setattr(batches, "MAX_BYTES", 100)
+    monkeypatch.setattr(batches, "MAX_BYTES", len(letter()) + 1)
     small = list(letters(io.BytesIO(letter() * 4), "acme", "inbox"))
     assert [len(group) for group in batches._groups(small, 500)] == [2, 2]
 
@@ -418,18 +424,15 @@ def test_past_its_tombstone_a_letter_is_first_seen_and_has_a_second_row(intake):
 # Broken input
 
 
-CUT = 'Content-Type: multipart/mixed; boundary="b"'
-
-
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        (b"From x\n\nonly a body\n\n", "it has no headers at all"),
-        (b"From x\n", "it has no headers at all"),
-        (b"From x\nthis is no header\n\n", "a line among its headers is no header"),
-        (b"From x\n folded at once\n\n", "a line among its headers is no header"),
-        (b"From x\nFrom: a\n: no name\n\n", "a line among its headers is no header"),
-        (b"From x\nSubject: " + b"s" * mailbox.MAX_HEADERS + b"\n\n", "its headers have over 262,144 bytes"),
+        (DATED + b"\nonly a body\n\n", "it has no headers at all"),
+        (DATED + b"", "it has no headers at all"),
+        (DATED + b"this is no header\n\n", "a line among its headers is no header"),
+        (DATED + b" folded at once\n\n", "a line among its headers is no header"),
+        (DATED + b"From: a\n: no name\n\n", "a line among its headers is no header"),
+        (DATED + b"Subject: " + b"s" * mailbox.MAX_HEADERS + b"\n\n", "its headers have over 262,144 bytes"),
         (letter(sender="a" * 4_097), "From has over 4,096 characters"),
         (letter("Content-Type: multipart/" + ";" * 4_097), "Content-Type has over 4,096 bytes"),
         (letter(key="k" * 1_025), "key must have 1 to 1024 bytes in UTF-8, it has 1025"),
@@ -438,8 +441,6 @@ CUT = 'Content-Type: multipart/mixed; boundary="b"'
         (letter(key="<\udcff>"), "its Message-ID is not UTF-8"),
         (letter("Message-ID: <2@example.test>"), "it has two Message-IDs"),
         (letter("Content-Type: multipart/mixed"), "it is multipart and names no boundary"),
-        (letter(CUT, body="--b\n\nHello\n"), "it was cut off: its multipart boundary never ends"),
-        (letter(CUT, body="--b\n\n--b-\n --b--\n"), "it was cut off: its multipart boundary never ends"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -479,6 +480,79 @@ def test_a_subject_in_a_broken_encoding_is_kept_somehow(intake, subject, kept):
 
 def test_a_from_line_within_a_body_is_no_new_message(intake):
     assert counted(mail(intake, letter(body="Dear all\nFrom now on\n"))) == {"first_seen": 1}
+
+
+SECOND = "Message-ID: <2@example.test>\nFrom: ben@example.test\n\nBye\n"
+NO_LINE = "its 'From ' line has no empty line before it; taken as the start of a letter"
+NO_DATE = "its 'From ' line has no date; taken as the start of a letter"
+
+
+def text_at(byte, count=1):
+    return f"lines of its text begin with 'From ' ({count}, the first at byte {byte}); taken as text"
+
+
+START = len(letter(body="Dear all\n")) - 1  # where the line after "Dear all" begins
+
+
+@pytest.mark.parametrize(
+    ("after", "taken", "finding"),
+    [
+        (f"\n{SEPARATOR}\n{SECOND}", 2, ""),
+        (f"\n\n\n{SEPARATOR}\n{SECOND}", 2, ""),
+        (f"\nFrom ana@example.test Mon, 3 Mar 2025 09:00:00 +0000\n{SECOND}", 2, ""),
+        (f"\nFrom - Mon Mar  3 09:00 2025\n>{SEPARATOR}\n{SECOND}", 2, ""),
+        (f"{SEPARATOR}\n{SECOND}", 2, NO_LINE),
+        (f"{SEPARATOR}\n>From somebody\n{SECOND}", 2, NO_LINE),
+        (f"\nFrom ben\n{SECOND}", 2, NO_DATE),
+        (f"From ben\n{SECOND}", 1, text_at(START)),
+        ("\nFrom now on all is well\nand so on\n", 1, text_at(START + 1)),
+        (f"{SEPARATOR}\nhe wrote, and\n\n{SEPARATOR[:30]}\n\n", 1, text_at(START, 2)),
+        ("From now on\nall is well\n", 1, ""),
+        (f"\n>{SEPARATOR}\n{SECOND}", 1, ""),
+        (f"\n From ben\n{SECOND}", 1, ""),
+    ],
+)
+def test_where_a_letter_begins_is_never_decided_in_silence(intake, after, taken, finding):
+    report = mail(intake, letter(body="Dear all\n")[:-1] + after.encode())
+    assert [one.why for one in report.named] == [finding] * bool(finding)
+    assert counted(report) == {"first_seen": taken} | ({"doubtful": 1} if finding else {})
+
+
+def test_a_finding_has_the_place_of_its_letter(intake):
+    first, third = letter(body="Hello\n")[:-1], letter(key="<3>")
+    report = mail(intake, first + DATED + SECOND.encode() + b"\n" + third)
+    assert report.named == [Doubtful(f"message 2 at byte {len(first)}", NO_LINE)]
+
+
+def test_a_separator_without_headers_is_reported_and_takes_no_letter_along(intake):
+    report = mail(intake, letter() + DATED + b"he wrote, and more\n\n" + letter(key="<3>"))
+    assert report.named == [
+        Broken(f"message 2 at byte {len(letter())}", "a line among its headers is no header")
+    ]
+    assert counted(report) == {"first_seen": 2, "broken": 1}
+
+
+def test_what_is_doubtful_within_a_broken_letter_is_reported_too(intake):
+    broken = DATED + b"this is no header\n\nFrom now on\nand so on\n\n"
+    report = mail(intake, broken + letter())
+    assert [type(one) for one in report.named] == [Broken, Doubtful]
+    assert counted(report) == {"first_seen": 1, "broken": 1, "doubtful": 1}
+
+
+def test_a_quoted_separator_among_the_headers_is_left_out(intake):
+    quoted = letter().replace(b"\nFrom:", b"\n>From postmaster Mon Mar  3 09:00:01 2025\nFrom:")
+    assert quoted != letter()
+    assert counted(mail(intake, letter() + quoted)) == {"first_seen": 1, "redelivered": 1}
+    assert mail(intake, DATED + b">From ana\n\nHello\n").named[0].why == "it has no headers at all"
+
+
+@pytest.mark.parametrize("body", ["--b\n\nHello\n", "--b\n\n--b-\n --b--\n"])
+def test_a_multipart_letter_without_its_closing_boundary_is_taken_in_and_reported(intake, body):
+    report = mail(intake, letter(CUT, body=body) + letter(key="<2>"))
+    assert report.named == [Doubtful("message 1 at byte 0", UNCLOSED)]
+    assert counted(report) == {"first_seen": 2, "doubtful": 1}
+    whole = letter(CUT, body=body + "--b--\n")
+    assert counted(mail(intake, whole)) == {"changed": 1}
 
 
 @pytest.mark.parametrize("length", [1, 65_534, 65_535, 65_536, 65_537, 131_072])
@@ -566,9 +640,9 @@ def test_the_command_makes_a_fixture_then_opens_it_and_changes_nothing(tmp_path,
     db = tmp_path / "my.db"
     assert [lab(file, "--db", db) for file in (INBOX, DELIVERIES)] == [1, 1]
     out, err = capsys.readouterr()
-    assert "first seen             3" in out
+    assert "first seen             4" in out
     assert err.splitlines() == [
-        "message 9 at byte 2366: it was cut off: its multipart boundary never ends; it was skipped",
+        f"message 9 at byte 2366: {UNCLOSED}",
         "line 9: body must be a text, not dict; it was skipped",
     ]
     before = dump(db)
@@ -590,7 +664,7 @@ def test_the_command_says_how_many_more_were_skipped(tmp_path, capsys):
     file.write_bytes(b"{\n" * 103)
     assert lab(file, "--db", tmp_path / "my.db") == 1
     err = capsys.readouterr().err.splitlines()
-    assert (len(err), err[-1]) == (101, "3 more were skipped")
+    assert (len(err), err[-1]) == (101, "3 more were skipped or are doubtful")
 
 
 @pytest.mark.parametrize(

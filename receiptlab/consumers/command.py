@@ -1,7 +1,7 @@
 """The command `intake`: takes a file of letters or of webhook deliveries into a fixture, and stages the work
 of the processors that are named.
 
-Exit status: 0 nothing was broken, 1 something was skipped, 2 the file could not be used.
+Exit status: 0 everything was clear, 1 something was skipped or is doubtful, 2 the file could not be used.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
                 tombstone=options.keep_tombstone,
             )
     _tell(report, bool(processors))
-    return 1 if report.broken else 0
+    return 1 if report.broken or report.doubtful else 0
 
 
 def _source(kind: str, file: BinaryIO, options: argparse.Namespace) -> Iterator[Delivery | Broken]:
@@ -157,11 +157,12 @@ def _bar(file: BinaryIO) -> Iterator[Callable[[Report], object] | None]:
 
 
 def _tell(report: Report, worked: bool) -> None:
-    """Print the counts, that of the work staged too, and on standard error what was broken."""
-    for place, why in report.named:
-        print(terminal.printable(f"{place}: {why}; it was skipped"), file=sys.stderr)
-    if report.broken > len(report.named):
-        print(f"{report.broken - len(report.named)} more were skipped", file=sys.stderr)
+    """Print the counts, also that of the work staged, and on standard error what was broken or doubtful."""
+    for each in report.named:
+        skipped = "; it was skipped" if isinstance(each, Broken) else ""
+        print(terminal.printable(f"{each.place}: {each.why}{skipped}"), file=sys.stderr)
+    if more := report.broken + report.doubtful - len(report.named):
+        print(f"{more} more were skipped or are doubtful", file=sys.stderr)
     rows = [(name.replace("_", " "), value) for name, value in report.counts().items()]
     rows += [("work staged", report.work)] if worked else []
     terminal.console().print(terminal.grid("", ("what", "how many"), rows))
