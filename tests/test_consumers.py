@@ -18,7 +18,7 @@ from receiptlab.consumers import batches, command, mailbox, webhooks
 from receiptlab.consumers.batches import Broken, Doubtful, forget, take_in
 from receiptlab.consumers.duty import Failure
 from receiptlab.consumers.mailbox import Letter, letters
-from receiptlab.consumers.mbox import Mbox
+from receiptlab.consumers.mbox import PIECE, Mbox
 from receiptlab.consumers.webhooks import Webhook
 from receiptlab.consumers.worker import Policy, Worker
 from receiptlab.contracts.intake import Intake
@@ -510,6 +510,8 @@ START = len(letter(body="Dear all\n")) - 1  # where the line after "Dear all" be
         ("From now on\nall is well\n", 1, ""),
         (f"\n>{SEPARATOR}\n{SECOND}", 1, ""),
         (f"\n From ben\n{SECOND}", 1, ""),
+        (f"\n{'From '.ljust(PIECE, 'x')}more: of one long line\n", 1, text_at(START + 1)),
+        (f"\n{SEPARATOR.ljust(PIECE)}\n{SECOND}", 2, ""),
     ],
 )
 def test_where_a_letter_begins_is_never_decided_in_silence(intake, after, taken, finding):
@@ -519,7 +521,7 @@ def test_where_a_letter_begins_is_never_decided_in_silence(intake, after, taken,
 
 
 def test_a_finding_has_the_place_of_its_letter(intake):
-    first, third = letter(body="Hello\n")[:-1], letter(key="<3>")
+    first, third = letter(body="Hello\nFrom now on\n")[:-1], letter(key="<3>")
     report = mail(intake, first + DATED + SECOND.encode() + b"\n" + third)
     assert report.named == [Doubtful(f"message 2 at byte {len(first)}", NO_LINE)]
 

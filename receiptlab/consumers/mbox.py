@@ -46,7 +46,7 @@ class Mbox:
         self._read = 0
         self._fetched = 0
         self._held = b""
-        self._ahead: tuple[bytes, int] | None = None
+        self._ahead: bytes | None = None
         self._doubt = self._next_doubt = ""
         self._unquoted: list[int] = []  # how many lines, and where the first one is
         self._next = self._piece()
@@ -150,16 +150,15 @@ class Mbox:
 
     def _piece(self) -> bytes:
         """The next line, or a piece of it."""
-        piece = self._peek()
-        self._read, self._ahead = self._ahead[1], None
+        piece, self._ahead = self._peek(), None
+        self._read = self._fetched
         return piece
 
     def _peek(self) -> bytes:
         """The piece that comes next. It is not taken."""
         if self._ahead is None:
-            piece = self._fetch()
-            self._ahead = piece, self._fetched
-        return self._ahead[0]
+            self._ahead = self._fetch()
+        return self._ahead
 
     def _fetch(self) -> bytes:
         """Read a piece. A CR that ends it waits for what follows."""
