@@ -8,6 +8,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from receiptlab.consumers.mailbox import Letter, letters
 from receiptlab.consumers.mbox import PIECE, Mbox
 from receiptlab.consumers.webhooks import Webhook
 from receiptlab.consumers.worker import Policy, Worker
+from receiptlab.contracts.content import content_digest
 from receiptlab.contracts.intake import Intake
 from receiptlab.contracts.items import identity_of
 from receiptlab.contracts.work import Work
@@ -44,8 +46,9 @@ def mail(intake, data, now=0, **more):
     return take_in(intake.store, intake, letters(io.BytesIO(data), "acme", "inbox"), now=now, **more)
 
 
-def hooks(intake, data, now=0, **more):
-    return take_in(intake.store, intake, webhooks.webhooks(io.BytesIO(data), "acme"), now=now, **more)
+def hooks(intake, data, now=0, volatile=(), **more):
+    source = webhooks.webhooks(io.BytesIO(data), "acme", volatile)
+    return take_in(intake.store, intake, source, now=now, **more)
 
 
 def counted(report):
@@ -275,6 +278,97 @@ def test_body_and_body_base64_of_the_same_bytes_are_the_same(intake):
     same = hook(body=None, body_base64=base64.b64encode('{"ü": 1}'.encode()).decode())
     assert counted(hooks(intake, hook(body='{"ü": 1}') + same)) == {"first_seen": 1, "redelivered": 1}
     assert intake.store.read("SELECT body FROM delivery") == [('{"ü": 1}'.encode(),)]
+
+
+VOLATILE = ("attempt", "meta.sent_at")
+
+
+def again(body, **more):
+    """A delivery, and the same one with the body."""
+    first = '{"amount": 5, "attempt": 1, "meta": {"sent_at": 1, "by": "x"}, "of": [1, 2]}'
+    return hook(body=first, **more) + hook(body=body, **more)
+
+
+@pytest.mark.parametrize(
+    ("body", "finding"),
+    [
+        ('{"amount": 5, "attempt": 2, "meta": {"sent_at": 9, "by": "x"}, "of": [1, 2]}', "redelivered"),
+        ('{"of":[1,2],"meta":{"by":"\\u0078"},"amount":5}', "redelivered"),
+        ('{"amount": 6, "attempt": 1, "meta": {"sent_at": 1, "by": "x"}, "of": [1, 2]}', "collisions"),
+        ('{"amount": 5, "attempt": 1, "meta": {"sent_at": 1, "by": "y"}, "of": [1, 2]}', "collisions"),
+        ('{"amount": 5, "attempt": 1, "meta": {"sent_at": 1, "by": "x"}, "of": [2, 1]}', "collisions"),
+        ('{"amount": "5", "attempt": 1, "meta": {"by": "x"}, "of": [1, 2]}', "collisions"),
+        ('{"amount": 5.0, "attempt": 1, "meta": {"by": "x"}, "of": [1, 2]}', "collisions"),
+        ('{"amount": 5, "meta": {"by": "x", "attempt": 1}, "of": [1, 2]}', "collisions"),
+        ('{"amount": 5, "meta": {"by": "x"}, "meta.sent_at": 1, "of": [1, 2]}', "collisions"),
+        ('{"amount": 5, "meta": [{"sent_at": 1}], "of": [1, 2]}', "collisions"),
+        ('{"amount": 5, "meta": "sent_at", "of": [1, 2]}', "collisions"),
+    ],
+)
+def test_volatile_fields_are_no_content_and_all_others_are(intake, body, finding):
+    assert counted(hooks(intake, again(body), volatile=VOLATILE)) == {"first_seen": 1, finding: 1}
+
+
+def test_without_volatile_fields_every_attempt_is_a_collision(intake):
+    body = '{"amount": 5, "attempt": 2, "meta": {"sent_at": 1, "by": "x"}, "of": [1, 2]}'
+    assert counted(hooks(intake, again(body))) == {"first_seen": 1, "collisions": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("attempt=1", "it is not JSON"),
+        ("", "it is not JSON"),
+        ("\ufeff{}", "it is not JSON"),
+        ("{} {}", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
+        ('{"a": ' + "9" * 5_000 + "}", "it is not JSON"),
+        ("[1]", "it is not an object"),
+        ("null", "it is not an object"),
+        ('{"attempt": 1, "attempt": 1}', "a field stands twice"),
+        ('{"meta": {"sent_at": 1, "sent_at": 1}}', "a field stands twice"),
+        ('{"amount": NaN}', "NaN is no number of JSON"),
+        ('{"amount": -Infinity}', "-Infinity is no number of JSON"),
+        ('{"amount": 12345678901234567.89}', "a number has too many digits"),
+        ('{"amount": 1e400}', "a number has too many digits"),
+        ('{"amount": 1e99999999999999999999}', "it is not JSON"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_body_without_fields_is_compared_by_its_bytes_and_reported(intake, body, why):
+    report = hooks(intake, hook(body=body) * 2 + hook(body=body + " "), volatile=VOLATILE)
+    assert counted(report) == {"first_seen": 1, "redelivered": 1, "collisions": 1, "doubtful": 3}
+    text = f"its body has no fields to leave out ({why}); compared by its bytes"
+    assert report.named[0] == Doubtful("line 1", text)
+    assert counted(hooks(intake, hook(id="2", body=body))) == {"first_seen": 1}
+
+
+def test_bytes_that_are_no_text_are_compared_as_they_are(intake):
+    report = hooks(intake, hook(body=None, body_base64="/w=="), volatile=VOLATILE)
+    assert counted(report) == {"first_seen": 1, "doubtful": 1}
+
+
+def test_numbers_that_a_float_rounds_never_meet(intake):
+    amounts = ["0.1", "0.10", "1e2", "100.0", "-0.0", "12345678901234567.89", "12345678901234567.88"]
+    digests = {content_digest(b'{"a": %s}' % one.encode(), (("b",),))[0] for one in amounts}
+    assert len(digests) == 5  # 0.1 is 0.10, and 1e2 is 100.0
+
+
+@pytest.mark.parametrize("volatile", ["attempt", [""], ["a..b"], [".a"], ["a."], [1], ["a" * 129], ["a\nb"]])
+def test_a_volatile_name_that_is_none_is_refused_before_anything_is_read(volatile):
+    with pytest.raises(WrongArgument, match="volatile"):
+        webhooks.webhooks(io.BytesIO(), "acme", volatile)
+
+
+def test_the_command_leaves_volatile_fields_out(tmp_path, capsys):
+    file, db = tmp_path / "mine.jsonl", tmp_path / "my.db"
+    file.write_bytes(again('{"amount": 5, "meta": {"by": "x"}, "of": [1, 2]}'))
+    assert lab(file, "--db", db, "--volatile", "attempt", "--volatile", "meta.sent_at") == 0
+    assert "redelivered            1" in capsys.readouterr().out
+    with pytest.raises(command.Unusable, match="give another --volatile"):
+        lab(file, "--db", db, "--volatile", "a..b")
+    with pytest.raises(command.Unusable, match="--volatile is for JSON Lines"):
+        lab(INBOX, "--db", db, "--volatile", "attempt")
 
 
 def test_a_webhooks_id_is_its_sources_own(intake):
@@ -627,7 +721,7 @@ BYTES = st.lists(st.one_of(st.sampled_from(PARTS), st.binary(max_size=20)), max_
 def test_no_bytes_make_it_raise_anything(data):
     with Store.temporary(command.SCHEMA) as store:
         intake = Intake(store)
-        for take in (mail, hooks):
+        for take in (mail, hooks, partial(hooks, volatile=("id", "a.b"))):
             once = take(intake, data)
             again = take(intake, data)
             assert sum(once.counts().values()) == sum(again.counts().values())

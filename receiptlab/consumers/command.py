@@ -51,6 +51,10 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "--namespace", metavar="NAME", help="the mailbox's name (default: the name of FILE); mbox only"
     )
     parser.add_argument("--format", choices=FORMATS, help="left out: guessed from the first bytes")
+    parser.add_argument(
+        "--volatile", action="append", default=[], metavar="NAME",
+        help="leave this field of a webhook's body (attempt, meta.sent_at) out of its content; repeatable",
+    )  # fmt: skip
     _add_work(parser)
     options.add_now(parser)
     parser.set_defaults(command=run)
@@ -108,11 +112,16 @@ def run(options: argparse.Namespace) -> int:
 
 def _source(kind: str, file: BinaryIO, options: argparse.Namespace) -> Iterator[Delivery | Broken]:
     if kind == "mbox":
+        if options.volatile:
+            raise Unusable("a letter has no fields to leave out; --volatile is for JSON Lines")
         name = Path(options.file).name if options.namespace is None else options.namespace
         return mailbox.letters(file, options.tenant, _check("namespace", name))
     if options.namespace is not None:
         raise Unusable("each line of JSON Lines names its source; leave --namespace out")
-    return webhooks.webhooks(file, options.tenant)
+    try:
+        return webhooks.webhooks(file, options.tenant, options.volatile)
+    except WrongArgument as error:
+        raise Unusable(f"{error}; give another --volatile") from None
 
 
 def _check(name: str, value: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterable
 
 from receiptlab.contracts import outbox
+from receiptlab.contracts.content import content_digest, field_paths
 from receiptlab.contracts.intake import Intake
 from receiptlab.contracts.items import identity_of
 from receiptlab.contracts.work import Work
@@ -204,6 +206,26 @@ def _search(lab: Lab, words: Iterable[str], expected: list[str]) -> None:
     lab.note("auditor", "search every table", None, outcome, expect=expect)
 
 
+def volatile_fields() -> Run:
+    """A provider counts its attempts in the body. Over the bytes each retry is a collision; over the content
+    that the consumer chose it is a redelivery, and only a real change counts (I-18)."""
+    lab = Lab("volatile-fields", "a webhook that counts its attempts is sent again", "I-18", Intake)
+    paths = field_paths(("attempt", "meta.sent_at"))
+    for key, chosen, found in (
+        ("bytes", (), ["first-seen", "changed", "changed", "changed"]),
+        ("fields", paths, ["first-seen", "redelivered", "redelivered", "changed"]),
+    ):
+        for attempt_number, (amount, each) in enumerate(zip((5, 5, 5, 6), found, strict=True), 1):
+            sent = {"sent_at": 100 * attempt_number}
+            body = json.dumps({"amount": amount, "attempt": attempt_number, "meta": sent}).encode()
+            digest, _ = content_digest(body, chosen)
+            delivery = DELIVERY | {"key": key, "digest": digest, "changed_as": "collision"}
+            expect = {"outcome": "accepted", "answer": {"found": each}}
+            now = 100 * attempt_number
+            lab.step("consumer", "deliver", now, lab.observer.deliver, **delivery, now=now, expect=expect)
+    return lab.run()
+
+
 def guessable_key() -> Run:
     """Every customer number is tried until one gives the identity that an erasure left (I-13)."""
     lab = Lab("guessable-key", "an erased customer number is found again", "I-13", Intake, "breaks")
@@ -249,6 +271,7 @@ SCENARIOS = (
     refusals_of_misuse,
     erased_bytes_on_disk,
     erasure_leaves_no_trace,
+    volatile_fields,
     guessable_key,
     crash_before_the_batch,
     crash_before_the_source_is_told,
