@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.intake import Intake
+from receiptlab.contracts.intake import _DUE, _ERASURES, _KNOWN, _OVER, _UNSAY, Intake
 from receiptlab.contracts.items import (
     Changed,
     CollisionRedelivered,
@@ -515,3 +515,61 @@ def test_after_scrub_no_byte_of_many_keys_is_left(intake, ending):
     found = b"".join(path.read_bytes() for path in intake.store.path.parent.iterdir())
     assert re.findall(rb"SECRET-\d+|REFERENCE-\d+", found) == []
     assert (b"locked-tenant" in found) is (ending == "compacted")
+
+
+# I-15 to I-17: no traces, and erasures that outlive a restore
+
+
+def test_an_announcement_never_reuses_the_id_of_a_row_that_was_deleted(intake):
+    """Otherwise a relay that remembers the last id it sent would skip the announcement."""
+    first(intake)
+    with intake.store.write() as db:
+        last = outbox.stage(db, "letter", identity_of(**NAME), 100)
+    intake.erase_identity(**NAME, now=500)
+    assert intake.store.read("SELECT id, topic FROM outbox") == [(last + 1, "erased")]
+
+
+def test_the_outbox_rows_of_other_identities_stay(intake):
+    with intake.store.write() as db:
+        for subject in (identity_of(**NAME), identity_of(**NAME | {"key": "other"}), "anything"):
+            outbox.stage(db, "letter", subject, 100)
+    intake.erase_identity(**NAME, now=500)
+    assert intake.store.read("SELECT topic FROM outbox ORDER BY id") == [
+        ("letter",),
+        ("letter",),
+        ("erased",),
+    ]
+
+
+def test_erasures_are_exported_in_pages_and_applied_to_a_restored_file(intake, tmp_path):
+    for number in range(5):
+        first(intake, key=f"<{number}>")
+    with Store.create(tmp_path / "restored.db", Intake.SCHEMA) as store:
+        intake.store.db.backup(store.db)
+        intake.erase_tenant("acme", now=500)
+        restored, exported, after = Intake(store), [], 0
+        while (page := intake.erasures(after, 2)).rows:
+            exported += page.rows
+            after = page.rows[-1][0]
+            assert page.more is (len(exported) < 5)
+        with store.write() as db:
+            assert all(restored.stage_erasure(db, identity, now) for _, identity, now in exported)
+        assert restored.classify(**NAME | {"key": "<3>"}, digest=A) == intake.classify(
+            **NAME | {"key": "<3>"}, digest=A
+        )
+        assert restored.erasures(0, 10).rows[0][1:] == exported[0][1:]
+
+
+def test_a_page_of_erasures_can_be_as_long_as_an_integer(intake):
+    intake.erase_identity(**NAME, now=500)
+    assert len(intake.erasures(0, 2**63 - 1).rows) == 1
+    assert intake.erasures(0, 0).more
+
+
+@pytest.mark.parametrize("statement", [_DUE, _OVER, _UNSAY, _ERASURES, _KNOWN])
+def test_no_statement_on_the_way_of_one_item_reads_a_whole_table(intake, statement):
+    """So that an item costs the same in a file of any size: only searches by an index, and no sorting."""
+    values = dict.fromkeys(("now", "limit"), 1) if ":now" in statement else (1,) * statement.count("?")
+    with intake.store.write() as db:
+        plan = [row[-1] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+    assert all(step.startswith("SEARCH") for step in plan), plan

@@ -2,6 +2,7 @@
 
 A consumer of its own makes `Delivery` objects: the item's name, the digest of its canonical form, and
 how its domain row is written. What cannot be read comes as `Broken`: it is reported, and the rest goes on.
+What is ambiguous about an entry that can be read comes as `Doubtful`.
 """
 
 from __future__ import annotations
@@ -40,11 +41,19 @@ RACED = ("head-moved", "not-found", "erased")
 """Refused for these reasons, a batch met something that was staged or erased since it was classified."""
 
 NAMED = 100
-"""How many broken entries a report names. All are counted."""
+"""How many broken and doubtful entries a report names. All are counted."""
 
 
 class Broken(NamedTuple):
     """An entry of the source that cannot be used: where it stands, and what is wrong."""
+
+    place: str
+    why: str
+
+
+class Doubtful(NamedTuple):
+    """Something about an entry is ambiguous: where it is, and what was decided. The entry itself was taken
+    in, or is reported as broken."""
 
     place: str
     why: str
@@ -88,19 +97,19 @@ class Report:
     collision_redelivered: int = 0
     erased: int = 0
     broken: int = 0
-    named: list[Broken] = field(default_factory=list)
-    """The first broken entries, at most `NAMED`."""
+    doubtful: int = 0
+    named: list[Broken | Doubtful] = field(default_factory=list)
+    """The first of what is broken or doubtful, at most `NAMED`."""
     work: int = 0
     """How many rows of work were staged. It counts no deliveries, so `counts` leaves it out."""
 
-    def count(self, what: str | Broken, work: int = 0) -> None:
-        """Count one delivery, by the name of its count, or a broken entry; and the work staged for it."""
+    def count(self, what: str | Broken | Doubtful, work: int = 0) -> None:
+        """Count one delivery, by the name of its count, or a finding about one, and the work staged."""
         self.work += work
-        if isinstance(what, Broken):
-            self.broken += 1
+        if not isinstance(what, str):
             self.named += [what] if len(self.named) < NAMED else []
-        else:
-            setattr(self, what, getattr(self, what) + 1)
+            what = "broken" if isinstance(what, Broken) else "doubtful"
+        setattr(self, what, getattr(self, what) + 1)
 
     def counts(self) -> dict[str, int]:
         """How many deliveries were what, by the name of the count."""
@@ -110,7 +119,7 @@ class Report:
 def take_in(
     store: Store,
     intake: Intake,
-    deliveries: Iterable[Delivery | Broken],
+    deliveries: Iterable[Delivery | Broken | Doubtful],
     batch: int = BATCH,
     *,
     now: int,
@@ -154,11 +163,11 @@ def take_in(
 
 
 def forget(store: Store, *kinds: type[Delivery]) -> int:
-    """Delete the domain rows of every identity whose erasure the outbox announces, and the results of its
-    work where there are any. Returns how many.
+    """Delete the domain rows of every erased identity, and the results of its work if there are any.
+    Returns the number of rows.
 
-    Erasing a receipt does not know the consumer's tables. So a consumer runs this after each erasure,
-    and scrubs after it. Twice is as once.
+    The contracts do not know the consumer's tables. A consumer calls this after each erasure, also one that
+    was applied again after a restore, and scrubs afterwards. Idempotent.
     """
     tables = [kind.TABLE for kind in kinds]
     with store.write() as db:
@@ -176,7 +185,9 @@ _RESULTS = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name = 'resu
 _FORGET = "DELETE FROM {table} WHERE identity IN (SELECT subject FROM outbox WHERE topic = 'erased')"
 
 
-def _groups(deliveries: Iterable[Delivery | Broken], batch: int) -> Iterator[list[Delivery | Broken]]:
+def _groups(
+    deliveries: Iterable[Delivery | Broken | Doubtful], batch: int
+) -> Iterator[list[Delivery | Broken | Doubtful]]:
     group, size = [], 0
     for delivery in deliveries:
         group.append(delivery)
@@ -204,11 +215,13 @@ class _Taking(NamedTuple):
     processors: tuple[tuple[str, str], ...]
     horizons: tuple[int, int, int]
 
-    def together(self, group: list[Delivery | Broken]) -> list[tuple[str | Broken, int]]:
+    def together(
+        self, group: list[Delivery | Broken | Doubtful]
+    ) -> list[tuple[str | Broken | Doubtful, int]]:
         with self.store.write() as db:
             return [self._one(db, delivery) for delivery in group]
 
-    def alone(self, delivery: Delivery | Broken) -> tuple[str | Broken, int]:
+    def alone(self, delivery: Delivery | Broken | Doubtful) -> tuple[str | Broken | Doubtful, int]:
         try:
             return self.together([delivery])[0]
         except Refused as refused:
@@ -216,9 +229,9 @@ class _Taking(NamedTuple):
                 raise
             return Broken(delivery.place, str(refused)), 0
 
-    def _one(self, db: Connection, one: Delivery | Broken) -> tuple[str | Broken, int]:
+    def _one(self, db: Connection, one: Delivery | Broken | Doubtful) -> tuple[str | Broken | Doubtful, int]:
         """Classify, and stage what is new. It sees what this transaction has staged before it."""
-        if isinstance(one, Broken):
+        if isinstance(one, (Broken, Doubtful)):
             return one, 0
         try:
             known = self.intake.classify(one.key_kind, one.tenant, one.namespace, one.key, one.digest)

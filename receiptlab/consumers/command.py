@@ -1,7 +1,7 @@
 """The command `intake`: takes a file of letters or of webhook deliveries into a fixture, and stages the work
 of the processors that are named.
 
-Exit status: 0 nothing was broken, 1 something was skipped, 2 the file could not be used.
+Exit status: 0 everything was clear, 1 something was skipped or is doubtful, 2 the file could not be used.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "--namespace", metavar="NAME", help="the mailbox's name (default: the name of FILE); mbox only"
     )
     parser.add_argument("--format", choices=FORMATS, help="left out: guessed from the first bytes")
+    parser.add_argument(
+        "--volatile", action="append", default=[], metavar="NAME",
+        help="leave this field of a webhook's body (attempt, meta.sent_at) out of its content; repeatable",
+    )  # fmt: skip
     _add_work(parser)
     options.add_now(parser)
     parser.set_defaults(command=run)
@@ -103,16 +107,21 @@ def run(options: argparse.Namespace) -> int:
                 tombstone=options.keep_tombstone,
             )
     _tell(report, bool(processors))
-    return 1 if report.broken else 0
+    return 1 if report.broken or report.doubtful else 0
 
 
 def _source(kind: str, file: BinaryIO, options: argparse.Namespace) -> Iterator[Delivery | Broken]:
     if kind == "mbox":
+        if options.volatile:
+            raise Unusable("a letter has no fields to leave out; --volatile is for JSON Lines")
         name = Path(options.file).name if options.namespace is None else options.namespace
         return mailbox.letters(file, options.tenant, _check("namespace", name))
     if options.namespace is not None:
         raise Unusable("each line of JSON Lines names its source; leave --namespace out")
-    return webhooks.webhooks(file, options.tenant)
+    try:
+        return webhooks.webhooks(file, options.tenant, options.volatile)
+    except WrongArgument as error:
+        raise Unusable(f"{error}; give another --volatile") from None
 
 
 def _check(name: str, value: str) -> str:
@@ -157,11 +166,12 @@ def _bar(file: BinaryIO) -> Iterator[Callable[[Report], object] | None]:
 
 
 def _tell(report: Report, worked: bool) -> None:
-    """Print the counts, that of the work staged too, and on standard error what was broken."""
-    for place, why in report.named:
-        print(terminal.printable(f"{place}: {why}; it was skipped"), file=sys.stderr)
-    if report.broken > len(report.named):
-        print(f"{report.broken - len(report.named)} more were skipped", file=sys.stderr)
+    """Print the counts, also that of the work staged, and on standard error what was broken or doubtful."""
+    for each in report.named:
+        skipped = "; it was skipped" if isinstance(each, Broken) else ""
+        print(terminal.printable(f"{each.place}: {each.why}{skipped}"), file=sys.stderr)
+    if more := report.broken + report.doubtful - len(report.named):
+        print(f"{more} more were skipped or are doubtful", file=sys.stderr)
     rows = [(name.replace("_", " "), value) for name, value in report.counts().items()]
     rows += [("work staged", report.work)] if worked else []
     terminal.console().print(terminal.grid("", ("what", "how many"), rows))

@@ -10,6 +10,10 @@ its end. What providers rewrite on the way (Received, DKIM-Signature, Authentica
 the like) is left out. A body that was encoded anew, or whose "From " lines were quoted by another rule,
 counts as changed.
 
+Whatever is ambiguous is reported, and the letter is taken in: a doubtful separator (see `mbox`), and a
+multipart body without its closing boundary. Many mailers leave the boundary out, and readers of RFC 2046
+accept that; a letter that was really cut off comes again as changed.
+
 Policy for a changed letter under a known Message-ID: the same From makes it a correction, and it is
 staged as a revision. Another From, or a head whose row is gone, makes it a collision: the letter
 known before stays.
@@ -28,7 +32,7 @@ from email.message import Message
 from sqlite3 import Connection
 from typing import BinaryIO
 
-from receiptlab.consumers.batches import Broken, Delivery, flaw
+from receiptlab.consumers.batches import Broken, Delivery, Doubtful, flaw
 from receiptlab.consumers.mbox import Mbox
 from receiptlab.contracts.items import Changed, Staged, synthetic_key
 
@@ -81,8 +85,9 @@ class Unreadable(Exception):
     """This letter cannot be used; the message says why."""
 
 
-def letters(file: BinaryIO, tenant: str, namespace: str) -> Iterator[Letter | Broken]:
-    """Every letter of an mbox that is open for reading bytes, in its order, or what is wrong with it.
+def letters(file: BinaryIO, tenant: str, namespace: str) -> Iterator[Letter | Broken | Doubtful]:
+    """Every letter of an mbox that is open for reading bytes, in its order, or what is wrong with it. What is
+    doubtful about a letter comes after it.
 
     Memory stays small whatever the sizes of the file, its letters and its lines.
     """
@@ -91,24 +96,26 @@ def letters(file: BinaryIO, tenant: str, namespace: str) -> Iterator[Letter | Br
         yield Broken("byte 0", "this is no message: an mbox begins with a line that begins with 'From '")
     for number, offset in enumerate(mbox.messages(), 1):
         place = f"message {number} at byte {offset}"
+        doubts: list[str] = []
         try:
-            about = _letter(mbox)
+            about, closed = _letter(mbox)
         except Unreadable as error:
             yield Broken(place, str(error))
         else:
             size = mbox.offset - offset
             yield Letter(place=place, tenant=tenant, namespace=namespace, size=size, **about)
+            doubts += [] if closed else ["its closing multipart boundary is missing; taken in as it is"]
+        yield from (Doubtful(place, why) for why in mbox.doubts() + doubts)
 
 
-def _letter(mbox: Mbox) -> dict[str, str]:
+def _letter(mbox: Mbox) -> tuple[dict[str, str], bool]:
+    """The letter, and whether its multipart body is closed."""
     fields = _fields(mbox.headers(MAX_HEADERS))
     key, closing = _message_id(fields), _closing(fields)
     sender = _text(b", ".join(fields.get("from", [])))
     if len(sender) > MAX_FIELD:
         raise Unreadable(f"From has over {MAX_FIELD:,} characters")
     body, closed = mbox.body(closing)
-    if not closed:
-        raise Unreadable("it was cut off: its multipart boundary never ends")
     hashed = hashlib.sha256()
     for name in KEPT:
         for value in fields.get(name, []):
@@ -117,28 +124,26 @@ def _letter(mbox: Mbox) -> dict[str, str]:
     kind = "explicit" if key else "synthetic"
     key = key or synthetic_key(*(_exact(fields, name) for name in ("from", "date", "subject")), body)
     subject = _readable(_text(b", ".join(fields.get("subject", [])))[:MAX_FIELD])
-    return {
-        "key_kind": kind,
-        "key": key,
-        "digest": hashed.hexdigest(),
-        "sender": sender,
-        "subject": subject,
-    }
+    about = {"key_kind": kind, "key": key, "digest": hashed.hexdigest()}
+    return about | {"sender": sender, "subject": subject}, closed
 
 
 def _fields(block: bytes | None) -> Fields:
-    """The headers by their lower-case names, unfolded, runs of white space as one space."""
+    """The headers by their lower-case names, unfolded, runs of white space as one space. A quoted separator
+    among them, which some mailers leave there, is no header and is left out."""
     if block is None:
         raise Unreadable(f"its headers have over {MAX_HEADERS:,} bytes")
-    if not block:
-        raise Unreadable("it has no headers at all")
     fields: Fields = {}
     for line in re.sub(rb"\n[ \t]", b" ", block.rstrip(b"\n")).split(b"\n"):
+        if not line or line.startswith(b">From "):
+            continue
         name, colon, value = line.partition(b":")
         if not colon or not re.fullmatch(rb"[!-9;-~]+[ \t]*", name):
             raise Unreadable("a line among its headers is no header")
         value = re.sub(rb"[ \t\r]+", b" ", value).strip(b" ")
         fields.setdefault(name.rstrip(b" \t").decode("ascii").lower(), []).append(value)
+    if not fields:
+        raise Unreadable("it has no headers at all")
     return fields
 
 

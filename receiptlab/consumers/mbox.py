@@ -1,22 +1,42 @@
 """An mbox as a stream: messages one after the other, held no longer than a line.
 
-A message begins with a line that begins with "From ", at the start of the file or after an empty line.
+mbox has no one rule for where a message begins. A line that begins with "From " starts one at the start of
+the file, and elsewhere as this table says. "Dated" means that the line ends in a date, as a separator does
+(RFC 4155); "header" means that the next line is a header.
+
+| | dated, header | dated, no header | no date, header | no date, no header |
+|---|---|---|---|---|
+| after an empty line | starts | starts | starts, reported | text, reported |
+| elsewhere | starts, reported | text, reported | text, reported | text |
+
+So no message is joined to another, or cut in two at a line of its text, without a report. What cannot be
+seen is a whole message, with its separator, that another one has as its text: a writer has to quote it
+(">From "). Content-Length (mboxcl, mboxcl2) is not used.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
 PIECE = 65_536
 """The most bytes of a line that are held at once."""
 
+_DATED = re.compile(
+    rb"From .*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+    rb"(?: +[A-Z][a-z]{2} +\d{1,2}|, +\d{1,2} +[A-Z][a-z]{2} +\d{4}) +\d{1,2}:\d\d"
+)
+_HEADER = re.compile(rb">From |[!-9;-~]+[ \t]*:")
+_SEPARATOR = 1_000  # so many bytes of the line are searched for a date
+
 
 class Mbox:
     """The messages of a file that is open for reading bytes. CRLF is read as LF.
 
-    Go over `messages()`. In each, call `headers()`, then `body()`; what is not read is passed over.
+    Go over `messages()`. In each, call `headers()`, then `body()`, then `doubts()`; what is not read is
+    passed over.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -24,7 +44,11 @@ class Mbox:
         self.offset = 0
         """Where the lines that were handed out end."""
         self._read = 0
+        self._fetched = 0
         self._held = b""
+        self._ahead: bytes | None = None
+        self._doubt = self._next_doubt = ""
+        self._unquoted: list[int] = []  # how many lines, and where the first one is
         self._next = self._piece()
         self._lines: Iterator[bytes] = iter(())
 
@@ -45,10 +69,10 @@ class Mbox:
             while line and not line.endswith(b"\n"):
                 line = self._piece()
             self.offset = self._read
+            self._doubt, self._unquoted = self._next_doubt, []
             self._lines = self._until_next(line)
             yield begin
-            for _ in self._lines:
-                pass
+            self._pass_over()
 
     def headers(self, limit: int) -> bytes | None:
         """The lines up to the first empty one. None if they have more than `limit` bytes."""
@@ -81,11 +105,41 @@ class Mbox:
             hashed.update(b"\n")
         return hashed.hexdigest(), closed
 
+    def doubts(self) -> list[str]:
+        """What is ambiguous about where this message begins and ends. Passes over what was not read of it."""
+        self._pass_over()
+        found = [self._doubt] if self._doubt else []
+        if self._unquoted:
+            count, first = self._unquoted
+            found.append(
+                f"lines of its text begin with 'From ' ({count}, the first at byte {first}); taken as text"
+            )
+        return found
+
+    def _pass_over(self) -> None:
+        for _ in self._lines:
+            pass
+
+    def _starts(self, line: bytes, empty: bool) -> bool:
+        """Whether a message starts with this line, which begins with "From ". Notes what is ambiguous."""
+        dated = _DATED.match(line[:_SEPARATOR]) is not None
+        header = line.endswith(b"\n") and _HEADER.match(self._peek()) is not None
+        starts = (dated or header) if empty else (dated and header)
+        if starts and not (empty and dated):
+            missing = "date" if empty else "empty line before it"
+            self._next_doubt = f"its 'From ' line has no {missing}; taken as the start of a letter"
+        elif starts:
+            self._next_doubt = ""
+        elif empty or dated or header:
+            count, first = self._unquoted or (0, self.offset)
+            self._unquoted = [count + 1, first]
+        return starts
+
     def _until_next(self, last: bytes) -> Iterator[bytes]:
         """The lines after `last` and before the next message. A long line comes in pieces."""
         empty, whole = last == b"\n", last.endswith(b"\n")
         while piece := self._piece():
-            if empty and piece.startswith(b"From "):
+            if whole and piece.startswith(b"From ") and self._starts(piece, empty):
                 self._next = piece
                 return
             empty = whole and piece == b"\n"
@@ -95,9 +149,21 @@ class Mbox:
         self._next = b""
 
     def _piece(self) -> bytes:
-        """The next line, or a piece of it. A CR that ends a piece waits for what follows it."""
+        """The next line, or a piece of it."""
+        piece, self._ahead = self._peek(), None
+        self._read = self._fetched
+        return piece
+
+    def _peek(self) -> bytes:
+        """The piece that comes next. It is not taken."""
+        if self._ahead is None:
+            self._ahead = self._fetch()
+        return self._ahead
+
+    def _fetch(self) -> bytes:
+        """Read a piece. A CR that ends it waits for what follows."""
         read = self.file.readline(PIECE)
-        self._read += len(read)
+        self._fetched += len(read)
         if self._held:
             read, self._held = self._held + read, b""
         if read.endswith(b"\r\n"):

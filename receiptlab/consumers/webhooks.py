@@ -4,7 +4,10 @@ A line is an object: `id`, the provider's id of the delivery; `source`, the name
 the exact body, as a text in `body` or as bytes in `body_base64`. Nothing else. Empty lines are passed over.
 
 Name: the id within its source. Digest: SHA-256 over the exact bytes of the body; nothing is parsed,
-sorted or trimmed before.
+sorted or trimmed before. Only where the caller names volatile fields, because the provider puts an attempt
+counter or the time of sending into the body, is it over the JSON object without them (see `content`). A
+body without such fields to leave out, because it is not JSON, is compared by its bytes, and reported. Keep
+the names the same: deliveries that were taken in with other names count as changed.
 
 Policy for a changed body under a known id: a collision, always. A provider sends a delivery again as it
 was; whoever has something new to say takes a new id.
@@ -13,14 +16,14 @@ was; whoever has something new to say takes a new id.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import BinaryIO
 
-from receiptlab.consumers.batches import Broken, Delivery, flaw
+from receiptlab.consumers.batches import Broken, Delivery, Doubtful, flaw
+from receiptlab.contracts.content import content_digest, field_paths
 from receiptlab.contracts.items import Changed, Staged
 
 MAX_LINE = 1_048_576
@@ -62,14 +65,29 @@ class Unreadable(Exception):
     """This line cannot be used; the message says why."""
 
 
-def webhooks(file: BinaryIO, tenant: str) -> Iterator[Webhook | Broken]:
-    """Every delivery of a file that is open for reading bytes, in its order, or what is wrong with it."""
+def webhooks(
+    file: BinaryIO, tenant: str, volatile: Iterable[str] = ()
+) -> Iterator[Webhook | Broken | Doubtful]:
+    """Every delivery of a file that is open for reading bytes, in its order, or what is wrong with it.
+
+    `volatile` names the fields of a body that are not its content, such as "attempt" or "meta.sent_at".
+    Raises WrongType or WrongValue for these names.
+    """
+    return _webhooks(file, tenant, field_paths(volatile))
+
+
+def _webhooks(file: BinaryIO, tenant: str, paths: tuple) -> Iterator[Webhook | Broken | Doubtful]:
     for number, line in _lines(file):
         place = f"line {number}"
         try:
-            yield Webhook(place=place, tenant=tenant, **_delivery(line))
+            found = _delivery(line)
         except Unreadable as error:
             yield Broken(place, str(error))
+            continue
+        digest, why = content_digest(found["body"], paths)
+        yield Webhook(place=place, tenant=tenant, digest=digest, **found)
+        if why:
+            yield Doubtful(place, f"its body has no fields to leave out ({why}); compared by its bytes")
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
@@ -98,14 +116,7 @@ def _delivery(line: bytes | None) -> dict[str, object]:
         if wrong := flaw(name, found[name]):
             raise Unreadable(wrong)
     body = _body(found)
-    digest = hashlib.sha256(body).hexdigest()
-    return {
-        "key": found["id"],
-        "namespace": found["source"],
-        "digest": digest,
-        "body": body,
-        "size": len(body),
-    }
+    return {"key": found["id"], "namespace": found["source"], "body": body, "size": len(body)}
 
 
 def _object(line: bytes | None) -> dict[str, object]:

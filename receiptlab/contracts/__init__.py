@@ -1,11 +1,11 @@
 """The contracts, all in one shape; `owner` is the one to read first.
 
-`owner` and `retention` are a module each. `intake` has two helpers: `items` (names, findings, handles)
-and `staging` (its tables, guards, and the calls that write into the caller's transaction). `work` stands
-on `intake`, and has three: `lease`, `claims` (its tables, records and guards) and `reserving` (what is done
-under a lease). `receiver` is the party outside, in a file of its own; `dispatch` is what an owner's file
-sends to it. `outbox` is shared. `shape` has the class that all build on; `registry` names them for
-case files.
+`owner` and `retention` are a module each. `intake` has three helpers: `items` (names, findings, handles),
+`content` (the digest of a message without its volatile fields) and `staging` (its tables, guards, and the
+calls that write into the caller's transaction). `work` stands on `intake`, and has three: `lease`, `claims`
+(its tables, records and guards) and `reserving` (what is done under a lease). `receiver` is the party
+outside, in a file of its own; `dispatch` is what an owner's file sends to it. `outbox` is shared. `shape` has
+the class that all build on; `registry` names them for case files.
 
 From top to bottom a contract module has
 

@@ -20,6 +20,10 @@ from receiptlab.values import bounded, sized, text
 # the claim ends. Finished rows have none. `attempt` is the history; its last row is the open one.
 # An id is never given twice, or a stale claim would fit another item. The effects have no uniqueness, so
 # that a second effect can be seen.
+# Once an item is erased, or its tombstone is gone, the leases on its namespace are removed too: a lease row
+# is the only one that would keep the raw namespace. Where the namespace is still in use, the next worker
+# simply acquires a new one. The token of a removed lease moves to a row without a namespace, so tokens never
+# start again.
 SCHEMA = (
     *staging.SCHEMA,
     *lease.SCHEMA,
@@ -45,8 +49,23 @@ SCHEMA = (
     "CREATE INDEX work_by_state ON work (state, due, id)",
     """CREATE TRIGGER work_compacted AFTER UPDATE OF state ON receipt WHEN NEW.state <> 'live'
         BEGIN DELETE FROM work WHERE identity = NEW.identity; END""",
-    """CREATE TRIGGER work_erased AFTER UPDATE OF state ON receipt WHEN NEW.state = 'erased'
-        BEGIN DELETE FROM effect WHERE identity = NEW.identity; END""",
+    "CREATE INDEX effect_by_identity ON effect (identity)",
+    *(
+        f"""CREATE TRIGGER effect_erased_{when.split()[0].lower()} AFTER {when} ON receipt
+        WHEN NEW.state = 'erased' BEGIN DELETE FROM effect WHERE identity = NEW.identity; END"""
+        for when in ("UPDATE OF state", "INSERT")  # INSERT: the receipt was gone, or there never was one
+    ),
+    *(
+        f"""CREATE TRIGGER lease_{name} AFTER {when} BEGIN
+        INSERT INTO lease SELECT '', '', token, NULL, 0 FROM lease WHERE namespace = OLD.namespace
+            ON CONFLICT (namespace, processor) DO UPDATE SET token = excluded.token
+            WHERE token < excluded.token;
+        DELETE FROM lease WHERE namespace = OLD.namespace; END"""
+        for name, when in (
+            ("erased", "UPDATE OF state ON receipt WHEN NEW.state = 'erased'"),
+            ("removed", "DELETE ON receipt"),
+        )
+    ),
 )
 
 LATEST = 2**62

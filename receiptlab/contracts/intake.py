@@ -20,6 +20,7 @@ from receiptlab.contracts.items import (
     Delivered,
     Erased,
     Erasure,
+    Erasures,
     FirstSeen,
     Found,
     Handle,
@@ -33,22 +34,25 @@ from receiptlab.contracts.items import (
 from receiptlab.contracts.shape import arguments
 from receiptlab.contracts.staging import ARGUMENTS, SCHEMA, Staging
 from receiptlab.errors import Refused
-from receiptlab.values import checked
+from receiptlab.values import MAX_INTEGER, checked
 
 _KNOWN = """SELECT r.state, r.head, r.revisions, r.changed_at, h.digest, v.number, v.disposition, v.outcome
     FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
     LEFT JOIN revision v ON v.identity = r.identity AND v.digest = ?
     WHERE r.identity = ? ORDER BY v.number LIMIT 1"""
 _DUE = """SELECT identity FROM receipt
-    WHERE state = 'live' AND retain_until <= :now AND unsettled = 0 ORDER BY identity LIMIT :limit"""
+    WHERE state = 'live' AND retain_until <= :now AND unsettled = 0
+    ORDER BY retain_until, identity LIMIT :limit"""
 _OVER = """SELECT identity FROM receipt
-    WHERE state = 'compacted' AND tombstone_until <= :now ORDER BY identity LIMIT :limit"""
+    WHERE state = 'compacted' AND tombstone_until <= :now ORDER BY tombstone_until, identity LIMIT :limit"""
 _COMPACT = "UPDATE receipt SET state = 'compacted', key = NULL, seen = 0, changed_at = ? WHERE identity = ?"
 _FORGET = "UPDATE revision SET outcome = NULL, staged_at = NULL WHERE identity = ?"
 _ERASE = """INSERT INTO receipt VALUES (?, 'erased', NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, ?)
     ON CONFLICT (identity) DO UPDATE SET state = 'erased', key_kind = NULL, tenant = NULL, namespace = NULL,
     key = NULL, head = NULL, revisions = 0, collisions = 0, seen = 0, unsettled = 0, retain_until = NULL,
     tombstone_until = NULL, changed_at = excluded.changed_at WHERE state <> 'erased'"""
+_UNSAY = "DELETE FROM outbox WHERE subject = ? AND topic <> 'erased'"
+_ERASURES = "SELECT id, subject, staged_at FROM outbox WHERE topic = 'erased' AND id > ? ORDER BY id LIMIT ?"
 _UNREVISE = "DELETE FROM revision WHERE identity = ?"
 _REMOVE = "DELETE FROM receipt WHERE identity = ?"
 _OF_TENANT = "SELECT identity FROM receipt WHERE tenant = :tenant ORDER BY identity"
@@ -67,7 +71,7 @@ class Intake(Staging):
     NAME = "intake"
     SCHEMA = SCHEMA
     TABLES = ("receipt", "revision", "outbox")
-    READS = ("classify", "scrub")
+    READS = ("classify", "erasures", "scrub")
     POINTS: ClassVar = {"deliver": ("after_guards", "after_receipt", "after_revision", "after_outbox")}
     COUNTS: ClassVar = {
         "receipts": "SELECT count(*) FROM receipt WHERE state <> 'erased'",
@@ -173,7 +177,8 @@ class Intake(Staging):
 
     def sweep(self, limit: int, now: int) -> Swept:
         """Compact what is past its `retain_until` and settled, then remove tombstones past their time,
-        at most `limit` of each, in one transaction. What is erased is never removed."""
+        at most `limit` of each, the longest overdue first, in one transaction. What is erased is never
+        removed."""
         call = checked(ARGUMENTS, arguments(locals()))
         with self.store.write() as db:
             return self.stage_sweep(db, **vars(call))
@@ -207,15 +212,39 @@ class Intake(Staging):
         call = checked(ARGUMENTS, arguments(locals()))
         return self._erase([], _OF_TENANT, vars(call), now)
 
+    def erase_digest(self, identity: str, now: int) -> Erasure:
+        """Erase an identity that is known only by its digest, as `erasures` gives it. Idempotent.
+
+        After a backup was restored, apply every exported erasure with its own time before anything is
+        delivered: the backup does not know of erasures that came after it.
+        """
+        checked(ARGUMENTS, arguments(locals()))
+        return self._erase([identity], None, {}, now)
+
+    def erasures(self, after: int, limit: int) -> Erasures:
+        """At most `limit` erasures that were announced after the announcement with the id `after`.
+
+        Export them to a place that a restore does not set back. After a restore ids can be given a second
+        time, so read that file from 0 again.
+        """
+        call = checked(ARGUMENTS, {"after": after, "limit": limit})
+        rows = self.store.read(_ERASURES, (call.after, min(call.limit, MAX_INTEGER - 1) + 1))
+        return Erasures(tuple(rows[: call.limit]), len(rows) > call.limit)
+
     def stage_erasure(self, db: Connection, identity: str, now: int) -> bool:
-        """Erase one identity inside the caller's transaction, beside the caller's own rows of it, with an
-        outbox row that tells of it. False when it was erased before. Refused: no-transaction."""
+        """Erase one identity inside the caller's transaction, beside the caller's own rows of it.
+
+        Every outbox row about it is deleted, sent or not, since each holds the time of a delivery. One row
+        announces the erasure. False when it was erased before. Refused: no-transaction.
+        """
         self._inside(db)
         checked(ARGUMENTS, {"identity": identity, "now": now})
         db.execute(_UNREVISE, (identity,))
         if not db.execute(_ERASE, (identity, now)).rowcount:
             return False
+        # The announcement goes first, so that it gets a new id and not one of a row that is deleted.
         outbox.stage(db, "erased", identity, now)
+        db.execute(_UNSAY, (identity,))
         return True
 
     def scrub(self) -> Scrub:

@@ -182,6 +182,22 @@ class Erasure:
 
 
 @dataclass(frozen=True)
+class Erasures:
+    """Announced erasures in the order in which they happened: (id of the announcement, identity, time)."""
+
+    rows: tuple[tuple[int, str, int], ...]
+    more: bool
+    outcome: ClassVar[str] = "read"
+
+    def facts(self) -> dict[str, object]:
+        """The erasures as plain lists."""
+        ids, identities, times = (
+            (list(part) for part in zip(*self.rows, strict=True)) if self.rows else ([],) * 3
+        )
+        return {"ids": ids, "identities": identities, "times": times, "more": self.more}
+
+
+@dataclass(frozen=True)
 class Scrub:
     """Whether the WAL could be written back and emptied. Where not, erased bytes may still be in it."""
 

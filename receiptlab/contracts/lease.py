@@ -20,6 +20,9 @@ LEASE_MS = 10_000
 SWEEP = ("", "sweep")
 """What the lease of the sweeper is on. No namespace is empty, so it meets no other."""
 
+REMOVED = ("", "")
+"""The row that keeps the highest token of the leases that were removed with what was erased."""
+
 SCHEMA = (
     """CREATE TABLE lease (
         namespace TEXT NOT NULL, processor TEXT NOT NULL,
@@ -66,8 +69,8 @@ _BACK = "UPDATE lease SET holder = NULL WHERE namespace = ? AND processor = ?"
 
 
 def see(db: Connection, on: tuple[str, str]) -> Held:
-    """The lease as it stands."""
-    return Held(*(db.execute(_SEE, on).fetchone() or ()))
+    """The current lease. A lease that was removed starts again above every token that was removed."""
+    return Held(*(db.execute(_SEE, on).fetchone() or db.execute(_SEE, REMOVED).fetchone() or ()))
 
 
 def give(db: Connection, on: tuple[str, str], call: SimpleNamespace, seen: Held) -> Lease:

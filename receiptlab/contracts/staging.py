@@ -27,6 +27,7 @@ from receiptlab.values import MAX_INTEGER, checked, hex_digest, integer, one_of,
 # A receipt has one row for its identity and one for each revision, collisions included. What is
 # compacted loses key and outcomes; what is erased keeps nothing but the identity and the time.
 # `unsettled` counts the processing rows that are neither done nor dead.
+# The two partial indexes hold what a sweep takes, in its order, so that a sweep reads no other rows.
 SCHEMA = (
     """CREATE TABLE receipt (
         identity TEXT NOT NULL PRIMARY KEY,
@@ -41,8 +42,11 @@ SCHEMA = (
         digest TEXT NOT NULL, outcome TEXT NULL, staged_at INTEGER NULL,
         PRIMARY KEY (identity, number)) STRICT, WITHOUT ROWID""",
     "CREATE INDEX receipt_by_tenant ON receipt (tenant, namespace) WHERE tenant IS NOT NULL",
-    "CREATE INDEX receipt_by_horizon ON receipt (state, retain_until, tombstone_until)",
+    "CREATE INDEX receipt_due ON receipt (retain_until) WHERE state = 'live' AND unsettled = 0",
+    "CREATE INDEX receipt_over ON receipt (tombstone_until) WHERE state = 'compacted'",
     *outbox.SCHEMA,
+    "CREATE INDEX outbox_by_subject ON outbox (subject)",
+    "CREATE INDEX outbox_erased ON outbox (topic) WHERE topic = 'erased'",
 )
 DECISIONS = ("first", "revision", "collision", "seen")
 """What a consumer can decide about a delivery."""
@@ -59,6 +63,7 @@ ARGUMENTS = {
     "changed_as": one_of(DECISIONS[1:3]),
     "retain_until": integer,
     "tombstone_until": integer,
+    "after": integer,
     "limit": integer,
     "now": integer,
 }
@@ -109,6 +114,7 @@ GUARDS = {
     "erase_identity": (),
     "erase_namespace": (),
     "erase_tenant": (),
+    "erase_digest": (),
 }
 
 _SEEN = """SELECT r.state, r.head, r.revisions, h.digest,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterable
 
 from receiptlab.contracts import outbox
+from receiptlab.contracts.content import content_digest, field_paths
 from receiptlab.contracts.intake import Intake
 from receiptlab.contracts.items import identity_of
+from receiptlab.contracts.work import Work
 from receiptlab.errors import InjectedFault
 from receiptlab.hazards.children import environment
 from receiptlab.hazards.faults import points_of
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.record import Run
 from receiptlab.scenarios.lab import Lab
+from receiptlab.store import Store
 from receiptlab.values import sha256
 
 NAME = {"key_kind": "explicit", "tenant": "acme", "namespace": "mail", "key": "message-1"}
@@ -143,6 +148,84 @@ def _found(lab: Lab) -> Outcome:
     return Outcome("read", answer={"in file or WAL": _python(code, SECRET, *files).stdout == "True"})
 
 
+def traces(store: Store, words: Iterable[str]) -> list[str]:
+    """Every "table.column" of the file that has one of the words in some row. It asks the schema for the
+    tables, so that a new one is searched too."""
+    found = []
+    for (table,) in store.read("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"):
+        columns = [name for (name,) in store.read("SELECT name FROM pragma_table_info(?)", (table,))]
+        rows = store.read(f'SELECT * FROM "{table}"')
+        for number, column in enumerate(columns):
+            text = "\n".join(
+                each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
+                for each in (row[number] for row in rows)
+            )
+            found += [f"{table}.{column}"] * any(word in text for word in words)
+    return found
+
+
+def erasure_leaves_no_trace() -> Run:
+    """Every column of every table is searched for a tenant's names and identities, before its erasure and
+    after it (I-15). Another tenant uses the same namespace, and keeps its rows."""
+    lab = Lab("erasure-leaves-no-trace", "a tenant is erased, and every table is searched", "I-15", Work)
+    by = {"processor": "index", "processor_revision": "1"} | HORIZONS
+    keys = [("acme", "acme-mail", "k-1"), ("acme", "shared", "k-2"), ("umbrella", "shared", "k-3")]
+    for now, (tenant, namespace, key) in enumerate(keys):
+        named = {"tenant": tenant, "namespace": namespace, "key": key, "digest": DELIVERY["digest"]}
+        lab.step("consumer", "deliver", now, lab.observer.deliver, **named, **by, now=now)
+    claim = {"processor": "index", "worker": "worker-a", "limit": 1, "hold_for": 9_000, "max_attempts": 3}
+    for now, namespace in ((100, "acme-mail"), (110, "shared")):
+        taken = lab.step("worker-a", "next", now, lab.observer.next, namespace, **claim, now=now).answer
+        complete = lab.observer.complete, taken["works"][0], taken["fences"][0], "page 1"
+        lab.step("worker-a", "complete", now, *complete, now)
+    held = lab.step("worker-b", "acquire", 120, lab.observer.acquire, "shared", "index", "worker-b", 120)
+    names, identities = ("acme", "k-1", "k-2"), [identity_of("explicit", *key) for key in keys[:2]]
+    receipt = ["receipt.tenant", "receipt.namespace", "receipt.key"]
+    _search(lab, names, ["lease.namespace", *receipt, "work.namespace"])
+    tables = ("effect.identity", "outbox.subject", "receipt.identity", "revision.identity", "work.identity")
+    _search(lab, identities, list(tables))
+    erase = lab.observer.intake.erase_tenant
+    lab.step("operator", "erase_tenant", 200, erase, "acme", 200, expect={"outcome": "accepted"})
+    _search(lab, names, [])
+    _search(lab, identities, ["outbox.subject", "receipt.identity"])
+    left = lab.store.read("SELECT topic FROM outbox WHERE subject IN (?, ?)", identities)
+    expect = {"outcome": "read", "answer": {"topics": ["erased", "erased"]}}
+    answer = {"topics": [topic for (topic,) in left]}
+    lab.note("auditor", "list messages", None, Outcome("read", answer=answer), expect=expect)
+    again = lab.step("worker-a", "acquire", 210, lab.observer.acquire, "shared", "index", "worker-a", 210)
+    answer = {"higher": again.answer["token"] > held.answer["token"]}
+    expect = {"outcome": "read", "answer": {"higher": True}}
+    lab.note("auditor", "compare tokens", None, Outcome("read", answer=answer), expect=expect)
+    return lab.run()
+
+
+def _search(lab: Lab, words: Iterable[str], expected: list[str]) -> None:
+    """Note where the words are found."""
+    outcome = Outcome("read", answer={"found in": traces(lab.store, words)})
+    expect = {"outcome": "read", "answer": {"found in": expected}}
+    lab.note("auditor", "search every table", None, outcome, expect=expect)
+
+
+def volatile_fields() -> Run:
+    """A provider counts its attempts in the body. Over the bytes each retry is a collision; over the content
+    that the consumer chose it is a redelivery, and only a real change counts (I-18)."""
+    lab = Lab("volatile-fields", "a webhook that counts its attempts is sent again", "I-18", Intake)
+    paths = field_paths(("attempt", "meta.sent_at"))
+    for key, chosen, found in (
+        ("bytes", (), ["first-seen", "changed", "changed", "changed"]),
+        ("fields", paths, ["first-seen", "redelivered", "redelivered", "changed"]),
+    ):
+        for attempt_number, (amount, each) in enumerate(zip((5, 5, 5, 6), found, strict=True), 1):
+            sent = {"sent_at": 100 * attempt_number}
+            body = json.dumps({"amount": amount, "attempt": attempt_number, "meta": sent}).encode()
+            digest, _ = content_digest(body, chosen)
+            delivery = DELIVERY | {"key": key, "digest": digest, "changed_as": "collision"}
+            expect = {"outcome": "accepted", "answer": {"found": each}}
+            now = 100 * attempt_number
+            lab.step("consumer", "deliver", now, lab.observer.deliver, **delivery, now=now, expect=expect)
+    return lab.run()
+
+
 def guessable_key() -> Run:
     """Every customer number is tried until one gives the identity that an erasure left (I-13)."""
     lab = Lab("guessable-key", "an erased customer number is found again", "I-13", Intake, "breaks")
@@ -187,6 +270,8 @@ SCENARIOS = (
     one_batch_with_domain_rows,
     refusals_of_misuse,
     erased_bytes_on_disk,
+    erasure_leaves_no_trace,
+    volatile_fields,
     guessable_key,
     crash_before_the_batch,
     crash_before_the_source_is_told,

@@ -6,6 +6,7 @@ times, one argument is changed, or made wrong: that is how a key is used again w
 
 from __future__ import annotations
 
+from receiptlab.contracts.items import identity_of
 from receiptlab.hazards.drawing import Draw
 from receiptlab.hazards.models.model import LARGEST, Model
 from receiptlab.hazards.models.pair import REOPEN, Step
@@ -15,6 +16,7 @@ from receiptlab.values import sha256
 ACTORS = ("a", "b")
 DIGESTS = tuple(sha256(letter) for letter in "ABC")
 NAMES = ("x", "y")
+IDENTITIES = tuple(identity_of("explicit", "x", name, "x") for name in NAMES)
 
 WEIGHTS = {
     "owner": {
@@ -59,6 +61,7 @@ VALUES: dict[str, tuple] = {
     "base": (10, 0, 100, 2**61),
     "cap": (1_000, 0, 50, 2**61),
     "after": (0, 1, 2),
+    "identity": IDENTITIES,
 }
 """By argument what it can be; the first is the usual one."""
 

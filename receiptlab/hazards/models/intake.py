@@ -1,4 +1,4 @@
-"""Intake as plain dictionaries, written from I-1 to I-11."""
+"""Intake as plain dictionaries, written from I-1 to I-17."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class IntakeModel(Model):
         "reference": size(0, 4_096),
         "decision": word("first", "revision", "collision", "seen"),
         "changed_as": word("revision", "collision"),
-        **dict.fromkeys(["retain_until", "tombstone_until", "limit", "now"], whole()),
+        "identity": digest,
+        **dict.fromkeys(["retain_until", "tombstone_until", "after", "limit", "now"], whole()),
     }
     CALLS: ClassVar = {
         "classify": f"{PARTS} digest",
@@ -58,6 +59,8 @@ class IntakeModel(Model):
         "erase_identity": f"{PARTS} now",
         "erase_namespace": "tenant namespace now",
         "erase_tenant": "tenant now",
+        "erase_digest": "identity now",
+        "erasures": "after limit",
         "scrub": "",
     }
     STATE: ClassVar = {
@@ -71,6 +74,7 @@ class IntakeModel(Model):
         self.receipts: dict[str, dict] = {}
         self.revisions: dict[str, list[dict]] = {}
         self.outbox: list[tuple] = []
+        self.owed = 0
         self.in_hand: dict[str, dict] = {}
 
     def reopen(self) -> None:
@@ -81,7 +85,9 @@ class IntakeModel(Model):
         self.in_hand = after.in_hand
 
     def owe(self, topic: str, subject: str, now: int) -> None:
-        self.outbox.append((len(self.outbox) + 1, topic, subject, now))
+        """The id is one that no row had before."""
+        self.owed += 1
+        self.outbox.append((self.owed, topic, subject, now))
 
     def find(self, named: dict, digest: str) -> dict:
         """Exactly one of five findings (I-3)."""
@@ -184,11 +190,14 @@ class IntakeModel(Model):
     def sweep(self, limit, now) -> Told:
         """What is compacted here is not removed here: at most one step a sweep."""
         rows = [self.receipts[identity] for identity in sorted(self.receipts)]
+        rows.sort(key=lambda row: (row["tombstone_until"] or 0, row["identity"]))
         over = [row for row in rows if row["state"] == "compacted" and row["tombstone_until"] <= now][:limit]
         due = [row for row in rows if row["state"] == "live" and row["retain_until"] <= now]
+        due = sorted(due, key=lambda row: (row["retain_until"], row["identity"]))
         due = [row for row in due if not row["unsettled"]][:limit]
         for row in over:
             del self.receipts[row["identity"]], self.revisions[row["identity"]]
+        self.left({row["namespace"] for row in over})
         for row in due:
             row |= {"state": "compacted", "key": None, "seen": 0, "changed_at": now}
             for revision in self.revisions[row["identity"]]:
@@ -197,7 +206,10 @@ class IntakeModel(Model):
         return accepted(compacted=len(due), removed=len(over))
 
     def gone(self, rows: list[dict]) -> None:
-        """For who stands on this: these receipts were compacted or erased."""
+        """Hook for the work model: these receipts were compacted or erased."""
+
+    def left(self, namespaces: set[str]) -> None:
+        """Hook for the work model: a receipt of each of these namespaces was erased or removed."""
 
     def erase_identity(self, now, **named) -> Told:
         return self._erase([identity_of(*named.values())], now)
@@ -208,6 +220,14 @@ class IntakeModel(Model):
     def erase_tenant(self, tenant, now) -> Told:
         return self._erase(self._of(tenant=tenant), now)
 
+    def erase_digest(self, identity, now) -> Told:
+        return self._erase([identity], now)
+
+    def erasures(self, after, limit) -> Told:
+        told = [row for row in self.outbox if row[1] == "erased" and row[0] > after]
+        ids, identities, times = ([row[part] for row in told[:limit]] for part in (0, 2, 3))
+        return read(ids=ids, identities=identities, times=times, more=len(told) > limit)
+
     def scrub(self) -> Told:
         return accepted(done=True)
 
@@ -216,17 +236,20 @@ class IntakeModel(Model):
         return [row["identity"] for row in rows if named.items() <= row.items()]
 
     def _erase(self, identities: list[str], now: int) -> Told:
-        """Nothing but the identity and the time is left, and the outbox tells of it."""
+        """Only the identity and the time are left, also in the outbox, which announces the erasure."""
         erased = 0
         for identity in sorted(identities):
-            if self.receipts.get(identity, {}).get("state") != "erased":
+            old = self.receipts.get(identity, {})
+            if old.get("state") != "erased":
                 nothing = dict.fromkeys(("key_kind", "tenant", "namespace", "key", "head"))
                 row = {"identity": identity, "state": "erased"} | nothing
                 row |= {"revisions": 0, "collisions": 0, "seen": 0, "retain_until": None}
                 row |= {"tombstone_until": None, "changed_at": now, "unsettled": 0}
                 self.receipts[identity], self.revisions[identity] = row, []
                 self.owe("erased", identity, now)
+                self.outbox = [each for each in self.outbox if each[2] != identity or each[1] == "erased"]
                 self.gone([row])
+                self.left({old["namespace"]} if old else set())
                 erased += 1
         return accepted(erased=erased)
 

@@ -9,6 +9,7 @@ from receiptlab.hazards.models.model import Model, No, Told, accepted
 
 TEN_SECONDS = 10_000
 SWEEP = ("", "sweep")
+REMOVED = ("", "")
 
 
 class ReservingModel(Model):
@@ -16,7 +17,7 @@ class ReservingModel(Model):
 
     def __init__(self) -> None:
         self.intake = IntakeModel()
-        self.intake.gone = self._gone
+        self.intake.gone, self.intake.left = self._gone, self._left
         self.works: dict[int, dict] = {}
         self.history: dict[int, list[dict]] = {}
         self.given = 0
@@ -84,7 +85,7 @@ class ReservingModel(Model):
         return accepted(expired=expired, buried=buried, **receipts, more=more)
 
     def _lease(self, on: tuple) -> tuple:
-        return self.leased.get(on, (0, None, 0))
+        return self.leased.get(on) or self.leased.get(REMOVED, (0, None, 0))
 
     def _under_lease(self, on: tuple, token: int, now: int) -> None:
         given, holder, until = self._lease(on)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from receiptlab.hazards.models.intake import IntakeModel
 from receiptlab.hazards.models.model import No, Told, accepted, digest, name, read, size, whole
-from receiptlab.hazards.models.reserving import ReservingModel
+from receiptlab.hazards.models.reserving import REMOVED, ReservingModel
 
 BIG, LONG = 2**62, 2**61
 NAMED = ("identity", "revision", "processor", "processor_revision")
@@ -137,6 +137,12 @@ class WorkModel(ReservingModel):
                 del self.works[row["work"]], self.history[row["work"]]
             if receipt["state"] == "erased":
                 self.effects = [each for each in self.effects if each[0] != receipt["identity"]]
+
+    def _left(self, namespaces: set[str]) -> None:
+        """The leases on these namespaces go; a row without a namespace keeps the highest token of them."""
+        for on in [on for on in self.leased if on[0] in namespaces]:
+            token = max(self.leased.pop(on)[0], self.leased.get(REMOVED, (0,))[0])
+            self.leased[REMOVED] = (token, None, 0)
 
     def _row(self, work: int) -> dict:
         if work not in self.works:
