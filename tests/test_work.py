@@ -49,11 +49,11 @@ def rows(work, what="id, state, fence, attempts, entries, due"):
 def check(work):
     """What must be true of the file whatever happened."""
     assert work.store.read(
-        "SELECT count(*) FROM work WHERE (due IS NULL) <> (state IN ('done', 'dead'))"
+        "SELECT count(*) FROM work WHERE (due IS NULL) <> (state IN ('done', 'dead', 'discarded'))"
     ) == [(0,)]
     for identity, unsettled in work.store.read("SELECT identity, unsettled FROM receipt"):
         states = work.store.read("SELECT state FROM work WHERE identity = ?", (identity,))
-        assert unsettled == sum(state not in ("done", "dead") for (state,) in states)
+        assert unsettled == sum(state not in ("done", "discarded") for (state,) in states)
     for each, state, attempts, entries in rows(work, "id, state, attempts, entries"):
         history = work.store.read(
             "SELECT number, result, ended_at FROM attempt WHERE work = ? ORDER BY number", (each,)
