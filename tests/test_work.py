@@ -27,6 +27,7 @@ DELIVERY = NAME | {"digest": sha256("A"), "processor": "index", "processor_revis
 DELIVERY |= {"retain_until": 100_000, "tombstone_until": 200_000, "now": 0}
 NEXT = {"namespace": "mail", "processor": "index", "worker": "worker-a", "limit": 1}
 NEXT |= {"hold_for": 1_000, "max_attempts": 3}
+LOST = ["claim_lost_fence", "claim_lost_state", "claim_lost_expiry"]
 FAIL = {"error": "Timeout", "detail": "", "max_attempts": 3, "base": 100, "cap": 1_000}
 
 
@@ -74,10 +75,17 @@ def test_the_order_of_the_checks():
         "acquire": ["busy"],
         "acquire_sweep": ["busy"],
         "reserve": ["lease_lost"],
-        "renew": ["claim_lost_fence", "claim_lost_state", "claim_lost_expiry"],
-        "complete": ["claim_lost_fence", "claim_lost_state", "claim_lost_expiry"],
-        "fail": ["claim_lost_fence", "claim_lost_state", "claim_lost_expiry"],
+        "renew": ["not_found", *LOST],
+        "complete": [
+            "not_found",
+            "claim_lost_fence",
+            "already_done",
+            "claim_lost_state",
+            "claim_lost_expiry",
+        ],
+        "fail": ["not_found", *LOST],
         "requeue": ["not_found", "not_dead"],
+        "discard": ["not_found", "not_dead"],
         "sweep": ["lease_lost"],
     }
 
@@ -239,13 +247,17 @@ def test_clocks_that_jump_make_work_late_or_double_and_never_commit_it_twice(see
             try:
                 _act(work, drawn, f"worker-{who}", clocks[who], hands[who])
             except Refused as refused:
-                assert refused.reason in ("busy", "claim-lost", "lease-lost", "not-dead", "not-found")
+                assert refused.reason in KNOWN
             check(work)
+
+
+KNOWN = {"busy", "claim-lost", "lease-lost", "not-dead", "not-found", "already-done"}
 
 
 def _act(work, drawn, who, now, hand):
     """One call of one worker, by its own clock. A claim stays in its hand, however stale."""
-    what = drawn.choice(["next", "next", "complete", "fail", "renew", "sweep", "requeue"])
+    calls = ["next", "next", "complete", "fail", "renew", "sweep", "requeue", "reset", "discard"]
+    what = drawn.choice(calls)
     if what == "next":
         hand.extend(work.next(**NEXT | {"worker": who, "limit": 2}, now=now).claims)
     elif what == "sweep":
@@ -253,6 +265,10 @@ def _act(work, drawn, who, now, hand):
         work.sweep(who, token, 2, 3, now)
     elif what == "requeue":
         work.requeue(drawn.randint(1, 4), now)
+    elif what == "reset":
+        work.reset_ahead(drawn.choice([500, 20_000]), 2, now)
+    elif what == "discard":
+        work.discard_dead(20_000, 1, now)
     elif hand:
         claim = drawn.choice(hand)
         if what == "complete":
@@ -266,7 +282,7 @@ def _act(work, drawn, who, now, hand):
 def test_a_claim_made_by_hand_is_worth_its_fence_alone(work):
     stage(work, 1)
     [claim] = work.next(**NEXT, now=1).claims
-    forged = Claim(1, claim.identity, 1, "index", "1", 1, 2, 9_999, work.store)
+    forged = Claim(1, claim.identity, 1, "index", "1", 1, 2, 9_999, work.store.path)
     with pytest.raises(Refused, match="claim-lost"), work.store.write() as db:
         work.stage_complete(db, forged, "", 2)
     with pytest.raises(WrongArgument, match="claim must be a claim"), work.store.write() as db:
@@ -378,5 +394,5 @@ def test_a_claim_on_an_erased_item_does_not_fit_the_next_one(work):
     work.deliver(**DELIVERY | {"key": "message-2"})
     work.next(**NEXT, now=3)
     for stale in (work.guard, lambda *args: work.stage_complete(args[0], args[1], "", args[2])):
-        with pytest.raises(Refused, match="claim-lost"), work.store.write() as db:
+        with pytest.raises(Refused, match="not-found"), work.store.write() as db:
             stale(db, claim, 4)

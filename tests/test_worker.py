@@ -269,7 +269,7 @@ def test_who_lost_his_claim_saves_nothing(store, clock, beaten):
     assert rows(store, "output FROM result") == [("second",)]
     assert rows(store, "count(*) FROM outbox WHERE topic = 'done'") == [(1,)]
     assert told == [
-        "work 1, attempt 1: claim-lost: the item was given to another worker, or is gone; "
+        "work 1, attempt 1: claim-lost: the item was given to another worker; "
         "nothing of this attempt was saved"
     ]
 
@@ -319,7 +319,7 @@ def test_what_was_erased_as_soon_as_it_was_reserved_is_not_worked_on(store, cloc
     store.reach = erase
     made(store, clock, lambda item, beat: worked.append(item), tell=told.append).run("drained")
     assert told == [
-        "work 1, attempt 1: claim-lost: the receipt was erased, or compacted, and its work is gone; "
+        "work 1, attempt 1: not-found: the receipt was erased, or compacted, and its work is gone; "
         "nothing of this attempt was saved"
     ]
     assert not worked

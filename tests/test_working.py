@@ -320,7 +320,7 @@ def test_dead_work_is_shown_in_pages_and_can_be_requeued(db, capsys):
     assert states(db) == {"done": 2, "dead": 2}
     assert lab("status", "--db", db) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert lines[-1] == ["p", "0", "0", "0", "2", "2"]
+    assert lines[-1] == ["p", "0", "0", "0", "2", "2", "0"]
     assert lab("status", "--db", db, "--metrics") == 0
     assert 'receiptlab_work_items{processor="p",state="dead"} 2.0' in capsys.readouterr().out
     assert sound(db)
@@ -329,14 +329,14 @@ def test_dead_work_is_shown_in_pages_and_can_be_requeued(db, capsys):
 def test_a_sweep_waits_for_no_other_and_outlives_its_lease(db, capsys, monkeypatch):
     with Store.open(db) as store:
         Work(store).acquire_sweep("other", 1_000)
-    assert lab("sweep", "--db", db, "--now", 10_999) == 2
+    assert lab("sweep", "--db", db, "--force", "--now", 10_999) == 2
     assert "busy" in capsys.readouterr().err
-    assert lab("sweep", "--db", db, "--now", 11_000) == 0
+    assert lab("sweep", "--db", db, "--force", "--now", 11_000) == 0
     with Store.open(db) as store:
         assert len(Work(store).next("payments", "p", "w", 3, 5, 9, 2**50).claims) == 3
     times = iter(range(2**51, 2**52, 6_000))
     monkeypatch.setattr("receiptlab.consumers.clock.milliseconds", lambda: next(times))
-    assert lab("sweep", "--db", db, "--limit", 1) == 0
+    assert lab("sweep", "--db", db, "--force", "--limit", 1) == 0
     assert "expired    3" in capsys.readouterr().out
 
 

@@ -5,6 +5,7 @@ The half of the work contract that decides who may work on what. `work` is the w
 
 from __future__ import annotations
 
+from collections import Counter
 from sqlite3 import Connection
 from types import SimpleNamespace
 
@@ -19,10 +20,11 @@ ROW = """SELECT id, identity, revision, processor, processor_revision, state, du
     FROM work WHERE """
 _ONE = ROW + "id = :work"
 _DUE = ROW + "namespace = :namespace AND processor = :processor AND due <= :now ORDER BY due, id LIMIT :limit"
-# Each in the order of its index, so that a chunk costs the same however many rows there are.
-_ENDED = "SELECT id FROM work WHERE state = 'claimed' AND due <= :now ORDER BY due, id LIMIT :limit"
-_SPENT = """SELECT id FROM work WHERE state = 'failed' AND attempts >= :max_attempts
-    ORDER BY attempts, id LIMIT :limit"""
+# Each kind in the order of an index, so that a chunk costs the same however many rows there are.
+_OVERDUE = """SELECT id, 'ended' FROM (SELECT id FROM work
+        WHERE state = 'claimed' AND due <= :now ORDER BY due, id LIMIT :limit)
+    UNION ALL SELECT id, 'spent' FROM (SELECT id FROM work
+        WHERE state = 'failed' AND attempts >= :max_attempts ORDER BY attempts, id LIMIT :limit)"""
 _CLAIM = """UPDATE work SET state = 'claimed', due = ?, fence = fence + 1, attempts = attempts + 1,
     entries = entries + 1, holder = ?, changed_at = ? WHERE id = ?"""
 DEAD_LETTER = "dead-letter"
@@ -132,8 +134,9 @@ class Reserving(Contract):
         for them before it takes the lock, and at each again inside. With the last chunk the lease goes
         back. A receipt with a dead letter is not compacted; see `discard`. Refused: lease-lost."""
         call = checked(ARGUMENTS, arguments(locals()))
-        found = [self.store.read(sql, vars(call)) for sql in (_ENDED, _SPENT)]
-        call.found, call.full = [work for rows in found for (work,) in rows], max(map(len, found))
+        found = self.store.read(_OVERDUE, vars(call))
+        call.found = [work for work, _ in found]
+        call.full = call.limit in Counter(kind for _, kind in found).values()
         self.store.reach("after_look")
         return self._run("sweep", call, lambda db, call: lease.see(db, lease.SWEEP), self._sweep)
 
@@ -156,7 +159,7 @@ class Reserving(Contract):
             self.store.reach("after_work")
         receipts = self.intake.stage_sweep(db, call.limit, call.now)
         self.store.reach("after_receipts")
-        more = max(call.full, receipts.compacted, receipts.removed) == call.limit
+        more = call.full or call.limit in (receipts.compacted, receipts.removed)
         if not more:
             lease.give_back(db, lease.SWEEP)
         return Swept(expired, buried, receipts.compacted, receipts.removed, more)

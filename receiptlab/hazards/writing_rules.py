@@ -44,7 +44,8 @@ _INTAKE = {
 }
 _WORK = {
     "a receipt that counts other work": """SELECT identity FROM receipt r WHERE unsettled <> (
-        SELECT count(*) FROM work w WHERE w.identity = r.identity AND w.state NOT IN ('done', 'discarded'))""",
+        SELECT count(*) FROM work w WHERE w.identity = r.identity
+        AND w.state NOT IN ('done', 'discarded'))""",
     "work of a receipt that does not live": """SELECT w.id FROM work w LEFT JOIN receipt r
         ON r.identity = w.identity WHERE coalesce(r.state, '') <> 'live'""",
     "done without exactly one effect": """SELECT id FROM work w WHERE (state = 'done') <> (

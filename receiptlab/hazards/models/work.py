@@ -194,7 +194,7 @@ class WorkModel(ReservingModel):
         return self.works[work]
 
     def _claimed(self, work: int, fence: int, now: int, done: str = "") -> dict:
-        """The row, for the holder of a live claim on it. `done` is how the claim that completed it is refused."""
+        """The row, for the holder of a live claim. `done` is how the claim that completed it is refused."""
         row = self._row(work)
         if row["fence"] != fence:
             raise No("claim-lost", "fence")
@@ -210,15 +210,8 @@ class WorkModel(ReservingModel):
         states = [row["state"] for row in self.works.values()]
         done, dead = states.count("done"), states.count("dead")
         attempts = sum(map(len, self.history_of.values()))
-        gone = states.count("discarded")
-        return (
-            len(states) - done - dead - gone,
-            done,
-            dead,
-            attempts,
-            len(self.effects),
-            len(self.intake.outbox),
-        )
+        still = len(states) - done - dead - states.count("discarded")
+        return still, done, dead, attempts, len(self.effects), len(self.intake.outbox)
 
     def leases(self) -> list[tuple]:
         claimed = [row for row in self.works.values() if row["state"] == "claimed"]
