@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from receiptlab.cli import main
-from receiptlab.consumers import command, running
+from receiptlab.consumers import clock, command, running
 from receiptlab.consumers.duty import Failure
 from receiptlab.consumers.running import Command
 from receiptlab.contracts.intake import Intake
@@ -441,7 +441,8 @@ def children(*processes):
 def filled(path, items):
     with Store.create(path, command.SCHEMA) as store:
         for number in range(items):
-            Work(store).deliver("acme", "inbox", str(number), sha256(str(number)), "p", "1", 2**61, 2**61, 0)
+            item = ("acme", "inbox", str(number), sha256(str(number)), "p", "1", 2**61, 2**61)
+            Work(store).deliver(*item, clock.milliseconds())
     return path
 
 
