@@ -45,7 +45,7 @@ def test_names_and_functions_are_done(said):
         ({"fail": FEWER[:-1]}, "not yet: W-04-fail-after-the-end, step 4 (worker-a fail at 1000): outcome: "),
         (
             {"complete": LOOKS[::-1]},
-            "not yet: W-04-no-such-claim, step 1 (worker-a complete at 10): reason: ",
+            "not yet: W-04-complete-twice, step 4 (worker-a complete at 110): reason: ",
         ),
         ({"renew": ...}, "not yet: renew: nothing is filled in here"),
         ({"renew": []}, "not yet: renew: nothing is filled in here"),

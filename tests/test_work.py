@@ -1,16 +1,19 @@
 """Work beyond its case files: policies, backoff, load, clocks that jump, and what SQL may call."""
 
+import importlib
+import pickle
+import pkgutil
 import random
 import sqlite3
 import threading
 from collections import Counter
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiptlab import fixture
+from receiptlab import contracts, fixture
 from receiptlab.cases import own_cases
 from receiptlab.contracts.claims import GUARDS, LATEST, LONGEST, Claim, backoff
 from receiptlab.contracts.items import identity_of
@@ -20,7 +23,7 @@ from receiptlab.contracts.work import Work
 from receiptlab.errors import Refused, WrongArgument
 from receiptlab.play import play
 from receiptlab.store import Store
-from receiptlab.values import sha256
+from receiptlab.values import MAX_INTEGER, sha256
 
 NAME = {"tenant": "acme", "namespace": "mail", "key": "message-1"}
 DELIVERY = NAME | {"digest": sha256("A"), "processor": "index", "processor_revision": "1"}
@@ -339,10 +342,70 @@ def test_a_tombstone_takes_everything_of_its_work_along(work):
 
 def test_what_is_due_is_found_by_an_index(work):
     values = {"namespace": "mail", "processor": "index", "now": 1, "limit": 1, "max_attempts": 1}
-    for sql, index in ((_DUE, "work_by_due"), (_OVERDUE, "work_by_state")):
+    for sql, index in ((_DUE, "work_by_due"), (_OVERDUE, "work_by_state"), (_OVERDUE, "work_by_attempts")):
         plan = [detail for *_, detail in work.store.read(f"EXPLAIN QUERY PLAN {sql}", values)]
         assert any(f"INDEX {index}" in detail for detail in plan), plan
         assert not any(detail.startswith("SCAN work") for detail in plan), plan
+
+
+CALLS = {
+    "next": lambda work: work.next(**NEXT, now=10_000),
+    "deliver": lambda work: work.deliver(**DELIVERY | {"key": "another"}),
+    "renew": lambda work: work.renew(1, 1, 50_000, 20),
+    "complete": lambda work: work.complete(1, 1, "", 20),
+    "fail": lambda work: work.fail(1, 1, **FAIL | {"max_attempts": 1}, now=20),
+    "requeue": lambda work: work.requeue(2, 20),
+    "discard": lambda work: work.discard(2, 20),
+    "dead": lambda work: work.dead(0, 5),
+    "look": lambda work: work.look(2),
+    "history": lambda work: work.history(2),
+    "ahead": lambda work: work.ahead(10**9, 20),
+    "reset_ahead": lambda work: work.reset_ahead(10**9, 5, 20),
+    "discard_dead none": lambda work: work.discard_dead(10**6, 5, 20),
+    "discard_dead": lambda work: work.discard_dead(0, 5, 20),
+    "sweep, nothing to do": lambda work: work.sweep("s", 1, 5, 9, 20),
+    "sweep of ended claims": lambda work: work.sweep("s", 1, 5, 9, 9_000),
+    "sweep of the spent": lambda work: work.sweep("s", 1, 5, 1, 20),
+}
+
+
+def mixed(work, count):
+    """Of each six items one is claimed, one dead, one failed, and the others wait."""
+    stage(work, count)
+    for first in range(0, count, 6):
+        for what, claim in enumerate(work.next(**NEXT | {"limit": 3, "hold_for": 5_000}, now=0).claims):
+            assert claim.work == first // 2 + what + 1
+            if what:
+                attempts = 1 if what == 1 else 9
+                work.fail(
+                    claim.work, 1, **FAIL | {"max_attempts": attempts, "base": 99_000, "cap": 99_000}, now=1
+                )
+    work.acquire_sweep("s", 10)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_costs_the_same_however_many_rows_there_are(call):
+    """Counted in steps of SQLite's virtual machine, which are the same in every run."""
+    cost = []
+    for count in (60, 1_200):
+        with Store.temporary(Work.SCHEMA) as store:
+            mixed(Work(store), count)
+            steps = []
+            store.db.set_progress_handler(lambda steps=steps: steps.append(1), 1)
+            CALLS[call](Work(store))
+            store.db.set_progress_handler(None, 1)
+            cost.append(len(steps))
+    assert cost[1] <= cost[0] * 1.2, cost
+
+
+def test_every_record_of_a_contract_is_frozen():
+    found = 0
+    for module in pkgutil.iter_modules(contracts.__path__, "receiptlab.contracts."):
+        for record in vars(importlib.import_module(module.name)).values():
+            if isinstance(record, type) and is_dataclass(record) and record.__module__ == module.name:
+                found += 1
+                assert record.__dataclass_params__.frozen, record
+    assert found >= 30
 
 
 def test_no_statement_reads_a_clock_or_draws_a_number(monkeypatch):
@@ -370,6 +433,51 @@ def test_the_watch_over_sql_would_see_a_clock(work):
     for sql in ("SELECT random()", "SELECT datetime('now')", "SELECT CURRENT_TIMESTAMP"):
         work.store.read(sql)
     assert called == {"random", "datetime", "current_timestamp"}
+
+
+def test_a_worker_that_reopens_its_file_can_finish(work):
+    stage(work, 2)
+    claim, other = work.next(**NEXT | {"limit": 2}, now=1).claims
+    with Store.open(work.store.path) as again:
+        with again.write() as db:
+            Work(again).guard(db, claim, 2)
+            assert Work(again).stage_complete(db, pickle.loads(pickle.dumps(claim)), "", 2).state == "done"
+        with pytest.raises(Refused, match="already-done"), again.write() as db:
+            Work(again).stage_complete(db, claim, "", 3)
+        with again.write() as db:
+            Work(again).stage_complete(db, other, "", 3)
+    assert rows(work, "state") == [("done",), ("done",)]
+
+
+def test_a_fence_at_its_end_blocks_no_queue_and_leaves_the_row_to_an_operator(work):
+    stage(work, 3)
+    with work.store.write() as db:
+        db.execute("UPDATE work SET fence = ? WHERE id = 1", (MAX_INTEGER,))
+        db.execute("UPDATE work SET fence = ? WHERE id IN (2, 3)", (MAX_INTEGER - 1,))
+    reserved = work.next(**NEXT | {"limit": 3}, now=1)
+    assert reserved.buried == (1,)
+    assert [claim.fence for claim in reserved.claims] == [MAX_INTEGER] * 2
+    assert work.complete(2, MAX_INTEGER, "", 2).state == "done"
+    assert work.fail(3, MAX_INTEGER, **FAIL, now=2).state == "dead"
+    for number in (1, 3):
+        with pytest.raises(Refused, match="fence-at-end"):
+            work.requeue(number, 3)
+        assert work.history(number).work == number
+        assert work.discard(number, 4).state == "discarded"
+    topics = work.store.read("SELECT topic, count(*) FROM outbox GROUP BY topic ORDER BY topic")
+    assert topics == [("dead-letter", 2), ("delivery", 3), ("done", 1)]
+
+
+def test_a_claim_with_its_fence_at_the_end_is_reset_and_swept_like_any_other(work):
+    stage(work, 2)
+    with work.store.write() as db:
+        db.execute("UPDATE work SET fence = ?", (MAX_INTEGER - 1,))
+    work.next(**NEXT | {"limit": 2}, now=5_000)
+    assert work.reset_ahead(0, 1, 10).works == (1,)
+    assert rows(work, "state, fence") == [("failed", MAX_INTEGER), ("claimed", MAX_INTEGER)]
+    assert work.next(**NEXT, now=10).buried == (1,)
+    assert work.sweep("s", work.acquire_sweep("s", 9_000).token, 9, 9, 9_000).buried == 1
+    check(work)
 
 
 def test_a_claim_changed_by_hand_is_turned_away(work):

@@ -357,6 +357,52 @@ def test_with_a_clock_that_stands_a_lease_is_not_waited_for_for_ever(store, cloc
     assert len(waited) == worker.PATIENCE
 
 
+@pytest.mark.parametrize("at_most", [0, 1_000, 5_000])
+def test_draining_waits_no_longer_than_it_may_and_says_for_what(store, clock, at_most):
+    """An item was claimed by a clock that was an hour ahead."""
+    told = []
+    add(store, "a", "b")
+    Work(store).next("inbox", "p", "ahead", 1, 10_000, 3, 3_600_000)
+    one = made(store, clock, tell=told.append)
+    assert one.run("drained", at_most).done == 1
+    assert (clock.now, one.gave_up, one.left()) == (1_000 + at_most, True, 1)
+    rest = "1 not finished, none can be taken now; the first is due in "
+    waiting, gave_up = (
+        f"waiting: {rest}3,607 s, at 1970-01-01 01:00:10 UTC",
+        f"gave up after {at_most / 1_000:g} s: ",
+    )
+    assert told[:-1] == ([waiting] if at_most > 2_000 else [])
+    assert told[-1].startswith(gave_up + rest)
+    assert Work(store).reset_ahead(60_000, 10, clock.now).works == (1,)
+    again = made(store, clock)
+    assert (again.run("drained", at_most).done, again.gave_up) == (1, False)
+
+
+def test_draining_a_queue_that_another_worker_holds_says_so(store, clock):
+    told = []
+    add(store, "a")
+    Work(store).acquire("inbox", "p", "died", clock.now)
+    assert made(store, clock, tell=told.append).run("drained", LEASE_MS).done == 1
+    assert told == ["waiting: 1 not finished, none can be taken now; another worker holds the queue"]
+
+
+def test_draining_is_over_when_another_worker_finishes_the_last_item_meanwhile(store, clock):
+    add(store, "a")
+    [claim] = Work(store).next("inbox", "p", "other", 1, 60_000, 3, clock.now).claims
+    one, looked = made(store, clock), []
+
+    def over(ends):
+        looked.append(1)
+        if len(looked) == 2:
+            Work(store).complete(claim.work, claim.fence, "", clock.now)
+            return False  # it had looked before
+        return Worker._over(one, ends)
+
+    one._over = over
+    one.run("drained", 200)
+    assert (len(looked), one.gave_up) == (3, False)
+
+
 def test_idle_ends_once_nothing_is_due_now(store, clock):
     add(store, "a", "b")
 

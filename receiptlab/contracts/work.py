@@ -55,7 +55,8 @@ _LOOK = """SELECT id, identity, revision, processor, processor_revision, state, 
         (SELECT result FROM attempt WHERE work = work.id ORDER BY number)) FROM work WHERE """
 _HISTORY = """SELECT a.result, a.fence, a.worker, a.started_at, a.ended_at, a.error, a.detail
     FROM work w LEFT JOIN attempt a ON a.work = w.id WHERE w.id = ? ORDER BY a.number"""
-_LONG_DEAD = ROW + "state = 'dead' AND changed_at <= ? ORDER BY changed_at, id LIMIT ?"
+_LONG_DEAD = f"""{ROW} id IN (SELECT id FROM work INDEXED BY work_by_death
+    WHERE state = 'dead' AND changed_at <= ? ORDER BY changed_at, id LIMIT ?) ORDER BY changed_at, id"""
 _BEYOND = "state IN ('claimed', 'failed', 'pending') AND due > ?"
 _AHEAD = f"""SELECT processor, state, count(*), max(due) FROM work WHERE {_BEYOND}
     GROUP BY processor, state ORDER BY processor, state"""
