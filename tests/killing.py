@@ -175,7 +175,9 @@ WRONG = {
     "attempts that are not counted": """SELECT id FROM work w WHERE attempts <> (
         SELECT count(*) FROM attempt a WHERE a.work = w.id AND a.result <> 'requeued')""",
     "a receipt that counts other work": """SELECT identity FROM receipt r WHERE unsettled <> (
-        SELECT count(*) FROM work w WHERE w.identity = r.identity AND w.state NOT IN ('done', 'dead'))""",
+        SELECT count(*) FROM work w WHERE w.identity = r.identity AND w.state NOT IN ('done', 'discarded'))""",
+    "a dead letter without a message": """SELECT id FROM work w WHERE state = 'dead' AND NOT EXISTS (
+        SELECT 1 FROM outbox o WHERE o.topic = 'dead-letter' AND o.subject = w.identity)""",
 }
 UNFINISHED = {"not done and not dead": "SELECT id FROM work WHERE state NOT IN ('done', 'dead')"}
 

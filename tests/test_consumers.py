@@ -742,7 +742,7 @@ def test_the_command_makes_a_fixture_then_opens_it_and_changes_nothing(tmp_path,
         "line 9: body must be a text, not dict; it was skipped",
     ]
     before = dump(db)
-    assert [lab(file, "--db", db, "--now", 7) for file in (INBOX, DELIVERIES)] == [1, 1]
+    assert [lab(file, "--db", db, "--now", 7, "--force") for file in (INBOX, DELIVERIES)] == [1, 1]
     assert "first seen             0" in capsys.readouterr().out
     assert dump(db) == before
 

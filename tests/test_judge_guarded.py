@@ -7,7 +7,11 @@ from receiptlab.contracts import claims, lease
 from receiptlab.contracts.work import Work
 
 CLAIM = ("complete", "renew", "fail")
-LOOKS = ["claim_lost_fence", "claim_lost_state", "claim_lost_expiry"]
+LOOKS = ["not_found", "claim_lost_fence", "already_done", "claim_lost_state", "claim_lost_expiry"]
+"""The guards of `complete`. The others have no `already_done`, and where it is given to them, cases notice."""
+
+FEWER = [name for name in LOOKS if name != "already_done"]
+WHOLE = {"complete": LOOKS, "renew": FEWER, "fail": FEWER}
 LEASES = ("acquire", "acquire_sweep", "reserve", "sweep", "requeue")
 RIGHT = {
     "acquire": ["busy"],
@@ -25,7 +29,7 @@ def said(capsys):
 
 
 def test_names_and_functions_are_done(said):
-    judge.guarded(Work, CLAIM, {call: [*LOOKS[:2], claims.claim_lost_expiry] for call in CLAIM})
+    judge.guarded(Work, CLAIM, {call: [*WHOLE[call][:-1], claims.claim_lost_expiry] for call in CLAIM})
     assert said().startswith("done: with your guards of complete, renew, fail all ")
     judge.guarded(Work, LEASES, RIGHT | {"acquire": (lease.busy,)})
     assert said().startswith("done: with your guards of acquire, acquire_sweep, reserve, sweep, requeue all ")
@@ -35,24 +39,24 @@ def test_names_and_functions_are_done(said):
     ("mine", "told"),
     [
         (
-            {"renew": LOOKS[:2]},
+            {"renew": FEWER[:-1]},
             "not yet: W-04-renew-after-the-end, step 5 (worker-a renew at 1999): outcome: ",
         ),
-        ({"fail": LOOKS[:2]}, "not yet: W-04-fail-after-the-end, step 4 (worker-a fail at 1000): outcome: "),
+        ({"fail": FEWER[:-1]}, "not yet: W-04-fail-after-the-end, step 4 (worker-a fail at 1000): outcome: "),
         (
             {"complete": LOOKS[::-1]},
-            "not yet: W-04-no-such-claim, step 1 (worker-a complete at 10): fields: ",
+            "not yet: W-04-complete-twice, step 4 (worker-a complete at 110): reason: ",
         ),
         ({"renew": ...}, "not yet: renew: nothing is filled in here"),
         ({"renew": []}, "not yet: renew: nothing is filled in here"),
         ({"renew": [...]}, "not yet: nothing is filled in here"),
         ({"renew": "claim_lost_fence"}, "not yet: renew: this needs a list, such as "),
-        ({"renew": ["fence"]}, "not yet: renew has no guard 'fence'; choose from claim_lost_expiry, "),
-        ({"sweep": LOOKS}, "not yet: 'sweep' is none of the calls complete, renew, fail"),
+        ({"renew": ["fence"]}, "not yet: renew has no guard 'fence'; choose from already_done, "),
+        ({"sweep": FEWER}, "not yet: 'sweep' is none of the calls complete, renew, fail"),
     ],
 )
 def test_what_is_wrong_with_one_call_is_told(mine, told, said):
-    judge.guarded(Work, CLAIM, dict.fromkeys(CLAIM, LOOKS) | mine)
+    judge.guarded(Work, CLAIM, WHOLE | mine)
     assert said().startswith(told)
 
 

@@ -132,7 +132,7 @@ def test_a_recovery_that_is_right_at_once_and_later(answer, capsys):
         (later, "after a crash at after_guards a row is otherwise (staged_at is 105, not 100): outbox id 2"),
         (
             only_again,
-            "after a crash at after_commit your function ends as refused claim-lost; "
+            "after a crash at after_commit your function ends as refused already-done; "
             "right is what complete answers",
         ),
         (one_message_more, "after a crash at after_commit there is a row too many: outbox id 3"),

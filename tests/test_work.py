@@ -1,16 +1,19 @@
 """Work beyond its case files: policies, backoff, load, clocks that jump, and what SQL may call."""
 
+import importlib
+import pickle
+import pkgutil
 import random
 import sqlite3
 import threading
 from collections import Counter
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiptlab import fixture
+from receiptlab import contracts, fixture
 from receiptlab.cases import own_cases
 from receiptlab.contracts.claims import GUARDS, LATEST, LONGEST, Claim, backoff
 from receiptlab.contracts.items import identity_of
@@ -20,13 +23,14 @@ from receiptlab.contracts.work import Work
 from receiptlab.errors import Refused, WrongArgument
 from receiptlab.play import play
 from receiptlab.store import Store
-from receiptlab.values import sha256
+from receiptlab.values import MAX_INTEGER, sha256
 
 NAME = {"tenant": "acme", "namespace": "mail", "key": "message-1"}
 DELIVERY = NAME | {"digest": sha256("A"), "processor": "index", "processor_revision": "1"}
 DELIVERY |= {"retain_until": 100_000, "tombstone_until": 200_000, "now": 0}
 NEXT = {"namespace": "mail", "processor": "index", "worker": "worker-a", "limit": 1}
 NEXT |= {"hold_for": 1_000, "max_attempts": 3}
+LOST = ["claim_lost_fence", "claim_lost_state", "claim_lost_expiry"]
 FAIL = {"error": "Timeout", "detail": "", "max_attempts": 3, "base": 100, "cap": 1_000}
 
 
@@ -49,11 +53,11 @@ def rows(work, what="id, state, fence, attempts, entries, due"):
 def check(work):
     """What must be true of the file whatever happened."""
     assert work.store.read(
-        "SELECT count(*) FROM work WHERE (due IS NULL) <> (state IN ('done', 'dead'))"
+        "SELECT count(*) FROM work WHERE (due IS NULL) <> (state IN ('done', 'dead', 'discarded'))"
     ) == [(0,)]
     for identity, unsettled in work.store.read("SELECT identity, unsettled FROM receipt"):
         states = work.store.read("SELECT state FROM work WHERE identity = ?", (identity,))
-        assert unsettled == sum(state not in ("done", "dead") for (state,) in states)
+        assert unsettled == sum(state not in ("done", "discarded") for (state,) in states)
     for each, state, attempts, entries in rows(work, "id, state, attempts, entries"):
         history = work.store.read(
             "SELECT number, result, ended_at FROM attempt WHERE work = ? ORDER BY number", (each,)
@@ -74,10 +78,17 @@ def test_the_order_of_the_checks():
         "acquire": ["busy"],
         "acquire_sweep": ["busy"],
         "reserve": ["lease_lost"],
-        "renew": ["claim_lost_fence", "claim_lost_state", "claim_lost_expiry"],
-        "complete": ["claim_lost_fence", "claim_lost_state", "claim_lost_expiry"],
-        "fail": ["claim_lost_fence", "claim_lost_state", "claim_lost_expiry"],
+        "renew": ["not_found", *LOST],
+        "complete": [
+            "not_found",
+            "claim_lost_fence",
+            "already_done",
+            "claim_lost_state",
+            "claim_lost_expiry",
+        ],
+        "fail": ["not_found", *LOST],
         "requeue": ["not_found", "not_dead"],
+        "discard": ["not_found", "not_dead"],
         "sweep": ["lease_lost"],
     }
 
@@ -239,13 +250,17 @@ def test_clocks_that_jump_make_work_late_or_double_and_never_commit_it_twice(see
             try:
                 _act(work, drawn, f"worker-{who}", clocks[who], hands[who])
             except Refused as refused:
-                assert refused.reason in ("busy", "claim-lost", "lease-lost", "not-dead", "not-found")
+                assert refused.reason in KNOWN
             check(work)
+
+
+KNOWN = {"busy", "claim-lost", "lease-lost", "not-dead", "not-found", "already-done"}
 
 
 def _act(work, drawn, who, now, hand):
     """One call of one worker, by its own clock. A claim stays in its hand, however stale."""
-    what = drawn.choice(["next", "next", "complete", "fail", "renew", "sweep", "requeue"])
+    calls = ["next", "next", "complete", "fail", "renew", "sweep", "requeue", "reset", "discard"]
+    what = drawn.choice(calls)
     if what == "next":
         hand.extend(work.next(**NEXT | {"worker": who, "limit": 2}, now=now).claims)
     elif what == "sweep":
@@ -253,6 +268,10 @@ def _act(work, drawn, who, now, hand):
         work.sweep(who, token, 2, 3, now)
     elif what == "requeue":
         work.requeue(drawn.randint(1, 4), now)
+    elif what == "reset":
+        work.reset_ahead(drawn.choice([500, 20_000]), 2, now)
+    elif what == "discard":
+        work.discard_dead(20_000, 1, now)
     elif hand:
         claim = drawn.choice(hand)
         if what == "complete":
@@ -266,7 +285,7 @@ def _act(work, drawn, who, now, hand):
 def test_a_claim_made_by_hand_is_worth_its_fence_alone(work):
     stage(work, 1)
     [claim] = work.next(**NEXT, now=1).claims
-    forged = Claim(1, claim.identity, 1, "index", "1", 1, 2, 9_999, work.store)
+    forged = Claim(1, claim.identity, 1, "index", "1", 1, 2, 9_999, work.store.path)
     with pytest.raises(Refused, match="claim-lost"), work.store.write() as db:
         work.stage_complete(db, forged, "", 2)
     with pytest.raises(WrongArgument, match="claim must be a claim"), work.store.write() as db:
@@ -323,10 +342,70 @@ def test_a_tombstone_takes_everything_of_its_work_along(work):
 
 def test_what_is_due_is_found_by_an_index(work):
     values = {"namespace": "mail", "processor": "index", "now": 1, "limit": 1, "max_attempts": 1}
-    for sql, index in ((_DUE, "work_by_due"), (_OVERDUE, "work_by_state")):
+    for sql, index in ((_DUE, "work_by_due"), (_OVERDUE, "work_by_state"), (_OVERDUE, "work_by_attempts")):
         plan = [detail for *_, detail in work.store.read(f"EXPLAIN QUERY PLAN {sql}", values)]
         assert any(f"INDEX {index}" in detail for detail in plan), plan
         assert not any(detail.startswith("SCAN work") for detail in plan), plan
+
+
+CALLS = {
+    "next": lambda work: work.next(**NEXT, now=10_000),
+    "deliver": lambda work: work.deliver(**DELIVERY | {"key": "another"}),
+    "renew": lambda work: work.renew(1, 1, 50_000, 20),
+    "complete": lambda work: work.complete(1, 1, "", 20),
+    "fail": lambda work: work.fail(1, 1, **FAIL | {"max_attempts": 1}, now=20),
+    "requeue": lambda work: work.requeue(2, 20),
+    "discard": lambda work: work.discard(2, 20),
+    "dead": lambda work: work.dead(0, 5),
+    "look": lambda work: work.look(2),
+    "history": lambda work: work.history(2),
+    "ahead": lambda work: work.ahead(10**9, 20),
+    "reset_ahead": lambda work: work.reset_ahead(10**9, 5, 20),
+    "discard_dead none": lambda work: work.discard_dead(10**6, 5, 20),
+    "discard_dead": lambda work: work.discard_dead(0, 5, 20),
+    "sweep, nothing to do": lambda work: work.sweep("s", 1, 5, 9, 20),
+    "sweep of ended claims": lambda work: work.sweep("s", 1, 5, 9, 9_000),
+    "sweep of the spent": lambda work: work.sweep("s", 1, 5, 1, 20),
+}
+
+
+def mixed(work, count):
+    """Of each six items one is claimed, one dead, one failed, and the others wait."""
+    stage(work, count)
+    for first in range(0, count, 6):
+        for what, claim in enumerate(work.next(**NEXT | {"limit": 3, "hold_for": 5_000}, now=0).claims):
+            assert claim.work == first // 2 + what + 1
+            if what:
+                attempts = 1 if what == 1 else 9
+                work.fail(
+                    claim.work, 1, **FAIL | {"max_attempts": attempts, "base": 99_000, "cap": 99_000}, now=1
+                )
+    work.acquire_sweep("s", 10)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_costs_the_same_however_many_rows_there_are(call):
+    """Counted in steps of SQLite's virtual machine, which are the same in every run."""
+    cost = []
+    for count in (60, 1_200):
+        with Store.temporary(Work.SCHEMA) as store:
+            mixed(Work(store), count)
+            steps = []
+            store.db.set_progress_handler(lambda steps=steps: steps.append(1), 1)
+            CALLS[call](Work(store))
+            store.db.set_progress_handler(None, 1)
+            cost.append(len(steps))
+    assert cost[1] <= cost[0] * 1.2, cost
+
+
+def test_every_record_of_a_contract_is_frozen():
+    found = 0
+    for module in pkgutil.iter_modules(contracts.__path__, "receiptlab.contracts."):
+        for record in vars(importlib.import_module(module.name)).values():
+            if isinstance(record, type) and is_dataclass(record) and record.__module__ == module.name:
+                found += 1
+                assert record.__dataclass_params__.frozen, record
+    assert found >= 30
 
 
 def test_no_statement_reads_a_clock_or_draws_a_number(monkeypatch):
@@ -356,6 +435,51 @@ def test_the_watch_over_sql_would_see_a_clock(work):
     assert called == {"random", "datetime", "current_timestamp"}
 
 
+def test_a_worker_that_reopens_its_file_can_finish(work):
+    stage(work, 2)
+    claim, other = work.next(**NEXT | {"limit": 2}, now=1).claims
+    with Store.open(work.store.path) as again:
+        with again.write() as db:
+            Work(again).guard(db, claim, 2)
+            assert Work(again).stage_complete(db, pickle.loads(pickle.dumps(claim)), "", 2).state == "done"
+        with pytest.raises(Refused, match="already-done"), again.write() as db:
+            Work(again).stage_complete(db, claim, "", 3)
+        with again.write() as db:
+            Work(again).stage_complete(db, other, "", 3)
+    assert rows(work, "state") == [("done",), ("done",)]
+
+
+def test_a_fence_at_its_end_blocks_no_queue_and_leaves_the_row_to_an_operator(work):
+    stage(work, 3)
+    with work.store.write() as db:
+        db.execute("UPDATE work SET fence = ? WHERE id = 1", (MAX_INTEGER,))
+        db.execute("UPDATE work SET fence = ? WHERE id IN (2, 3)", (MAX_INTEGER - 1,))
+    reserved = work.next(**NEXT | {"limit": 3}, now=1)
+    assert reserved.buried == (1,)
+    assert [claim.fence for claim in reserved.claims] == [MAX_INTEGER] * 2
+    assert work.complete(2, MAX_INTEGER, "", 2).state == "done"
+    assert work.fail(3, MAX_INTEGER, **FAIL, now=2).state == "dead"
+    for number in (1, 3):
+        with pytest.raises(Refused, match="fence-at-end"):
+            work.requeue(number, 3)
+        assert work.history(number).work == number
+        assert work.discard(number, 4).state == "discarded"
+    topics = work.store.read("SELECT topic, count(*) FROM outbox GROUP BY topic ORDER BY topic")
+    assert topics == [("dead-letter", 2), ("delivery", 3), ("done", 1)]
+
+
+def test_a_claim_with_its_fence_at_the_end_is_reset_and_swept_like_any_other(work):
+    stage(work, 2)
+    with work.store.write() as db:
+        db.execute("UPDATE work SET fence = ?", (MAX_INTEGER - 1,))
+    work.next(**NEXT | {"limit": 2}, now=5_000)
+    assert work.reset_ahead(0, 1, 10).works == (1,)
+    assert rows(work, "state, fence") == [("failed", MAX_INTEGER), ("claimed", MAX_INTEGER)]
+    assert work.next(**NEXT, now=10).buried == (1,)
+    assert work.sweep("s", work.acquire_sweep("s", 9_000).token, 9, 9, 9_000).buried == 1
+    check(work)
+
+
 def test_a_claim_changed_by_hand_is_turned_away(work):
     stage(work, 2)
     [claim] = work.next(**NEXT, now=1).claims
@@ -378,5 +502,5 @@ def test_a_claim_on_an_erased_item_does_not_fit_the_next_one(work):
     work.deliver(**DELIVERY | {"key": "message-2"})
     work.next(**NEXT, now=3)
     for stale in (work.guard, lambda *args: work.stage_complete(args[0], args[1], "", args[2])):
-        with pytest.raises(Refused, match="claim-lost"), work.store.write() as db:
+        with pytest.raises(Refused, match="not-found"), work.store.write() as db:
             stale(db, claim, 4)

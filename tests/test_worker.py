@@ -269,7 +269,7 @@ def test_who_lost_his_claim_saves_nothing(store, clock, beaten):
     assert rows(store, "output FROM result") == [("second",)]
     assert rows(store, "count(*) FROM outbox WHERE topic = 'done'") == [(1,)]
     assert told == [
-        "work 1, attempt 1: claim-lost: the item was given to another worker, or is gone; "
+        "work 1, attempt 1: claim-lost: the item was given to another worker; "
         "nothing of this attempt was saved"
     ]
 
@@ -319,7 +319,7 @@ def test_what_was_erased_as_soon_as_it_was_reserved_is_not_worked_on(store, cloc
     store.reach = erase
     made(store, clock, lambda item, beat: worked.append(item), tell=told.append).run("drained")
     assert told == [
-        "work 1, attempt 1: claim-lost: the receipt was erased, or compacted, and its work is gone; "
+        "work 1, attempt 1: not-found: the receipt was erased, or compacted, and its work is gone; "
         "nothing of this attempt was saved"
     ]
     assert not worked
@@ -355,6 +355,52 @@ def test_with_a_clock_that_stands_a_lease_is_not_waited_for_for_ever(store, cloc
     with pytest.raises(Refused, match="busy"):
         one.run("idle")
     assert len(waited) == worker.PATIENCE
+
+
+@pytest.mark.parametrize("at_most", [0, 1_000, 5_000])
+def test_draining_waits_no_longer_than_it_may_and_says_for_what(store, clock, at_most):
+    """An item was claimed by a clock that was an hour ahead."""
+    told = []
+    add(store, "a", "b")
+    Work(store).next("inbox", "p", "ahead", 1, 10_000, 3, 3_600_000)
+    one = made(store, clock, tell=told.append)
+    assert one.run("drained", at_most).done == 1
+    assert (clock.now, one.gave_up, one.left()) == (1_000 + at_most, True, 1)
+    rest = "1 not finished, none can be taken now; the first is due in "
+    waiting, gave_up = (
+        f"waiting: {rest}3,607 s, at 1970-01-01 01:00:10 UTC",
+        f"gave up after {at_most / 1_000:g} s: ",
+    )
+    assert told[:-1] == ([waiting] if at_most > 2_000 else [])
+    assert told[-1].startswith(gave_up + rest)
+    assert Work(store).reset_ahead(60_000, 10, clock.now).works == (1,)
+    again = made(store, clock)
+    assert (again.run("drained", at_most).done, again.gave_up) == (1, False)
+
+
+def test_draining_a_queue_that_another_worker_holds_says_so(store, clock):
+    told = []
+    add(store, "a")
+    Work(store).acquire("inbox", "p", "died", clock.now)
+    assert made(store, clock, tell=told.append).run("drained", LEASE_MS).done == 1
+    assert told == ["waiting: 1 not finished, none can be taken now; another worker holds the queue"]
+
+
+def test_draining_is_over_when_another_worker_finishes_the_last_item_meanwhile(store, clock):
+    add(store, "a")
+    [claim] = Work(store).next("inbox", "p", "other", 1, 60_000, 3, clock.now).claims
+    one, looked = made(store, clock), []
+
+    def over(ends):
+        looked.append(1)
+        if len(looked) == 2:
+            Work(store).complete(claim.work, claim.fence, "", clock.now)
+            return False  # it had looked before
+        return Worker._over(one, ends)
+
+    one._over = over
+    one.run("drained", 200)
+    assert (len(looked), one.gave_up) == (3, False)
 
 
 def test_idle_ends_once_nothing_is_due_now(store, clock):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from receiptlab.cli import main
-from receiptlab.consumers import command, running
+from receiptlab.consumers import clock, command, options, running
 from receiptlab.consumers.duty import Failure
 from receiptlab.consumers.running import Command
 from receiptlab.contracts.intake import Intake
@@ -320,23 +320,93 @@ def test_dead_work_is_shown_in_pages_and_can_be_requeued(db, capsys):
     assert states(db) == {"done": 2, "dead": 2}
     assert lab("status", "--db", db) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert lines[-1] == ["p", "0", "0", "0", "2", "2"]
+    assert lines[-1] == ["p", "0", "0", "0", "2", "2", "0"]
     assert lab("status", "--db", db, "--metrics") == 0
     assert 'receiptlab_work_items{processor="p",state="dead"} 2.0' in capsys.readouterr().out
     assert sound(db)
 
 
+def test_a_dead_letter_outlives_a_short_retention_until_it_is_dealt_with(tmp_path, capsys):
+    db = tmp_path / "my.db"
+    taken = ("--processor", "p", "--now", 0, "--retain", 0.5, "--keep-tombstone", 10**7)
+    lab("intake", DELIVERIES, "--db", db, *taken)
+    with Store.open(db) as store:
+        for namespace, claims in (("payments", 3), ("parcels", 1)):
+            assert len(Work(store).next(namespace, "p", "w", 9, 100, 9, 1).claims) == claims
+    assert lab("sweep", "--db", db, "--now", 1_000, "--attempts", 1) == 0
+    out = capsys.readouterr().out
+    assert "buried     4" in out and "compacted  0" in out
+    assert asked(db, "count(*) FROM outbox WHERE topic = 'dead-letter'") == [(4,)]
+    assert lab("dead", "--db", db) == 0
+    assert capsys.readouterr().out.count("its claim ended") == 4
+    assert lab("discard", "--db", db, 1, 99, "--now", 2_000) == 1
+    out, err = capsys.readouterr()
+    assert (out, "99: not-found" in err) == ("1 is discarded\n", True)
+    keep = ("--keep-dead", 10)
+    assert lab("sweep", "--db", db, *keep, "--now", 10_999) == 0
+    assert states(db) == {"dead": 3}
+    assert lab("requeue", "--db", db, 2, "--now", 10_999) == 0
+    assert lab("sweep", "--db", db, *keep, "--limit", 1, "--now", 21_000) == 0
+    assert "discarded  2" in capsys.readouterr().out
+    assert states(db) == {"pending": 1}
+    assert sound(db)
+
+
+def test_work_that_a_clock_ahead_put_off_is_reported_and_can_be_reset(db, capsys):
+    ahead = clock.milliseconds() + 30 * 86_400_000
+    with Store.open(db) as store:
+        assert len(Work(store).next("payments", "p", "ahead", 9, 1_000, 9, ahead).claims) == 3
+    assert lab("work", "--db", db, "--processor", "p", "--drain", "--wait", 0, "--", "cat") == 1
+    err = capsys.readouterr().err
+    assert "gave up after 0 s: 3 not finished, none can be taken now; the first is due in 2,592,0" in err
+    assert lab("status", "--db", db) == 0
+    assert f"p: 3 claimed, put off until {clock.shown(ahead + 1_000)}" in capsys.readouterr().err
+    assert lab("status", "--db", db, "--metrics") == 0
+    assert 'receiptlab_work_items_ahead{processor="p",state="claimed"} 3.0' in capsys.readouterr().out
+    assert lab("status", "--db", db, "--horizon", 40 * 86_400) == 0
+    assert capsys.readouterr().err == ""
+    assert lab("reset-ahead", "--db", db, "--limit", 2) == 0
+    assert capsys.readouterr().out == "3 due now\n"
+    assert lab("work", "--db", db, "--processor", "p", "--drain", "--wait", 60, "--", "cat") == 0
+    assert states(db) == {"done": 4}
+    assert sound(db)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sweep",), ("requeue", 1), ("discard", 1), ("reset-ahead",),
+        ("work", "--processor", "p", "--", "cat"), ("intake", DELIVERIES, "--processor", "q"),
+    ],
+    ids=lambda arguments: arguments[0],
+)  # fmt: skip
+def test_a_time_far_from_the_newest_in_the_fixture_is_refused(db, capsys, arguments):
+    """Seconds for milliseconds; a day early; a year late."""
+    with Store.open(db) as store:
+        [(newest,)] = store.read("SELECT max(staged_at) FROM outbox")
+    name, *rest = arguments
+    where = rest.index("--") if "--" in rest else len(rest)
+    before = asked(db, "*, (SELECT count(*) FROM lease) FROM work ORDER BY id")
+    for now in (newest // 1_000, newest - options.DAY, newest + options.YEAR, newest * 1_000):
+        assert lab(name, *rest[:where], "--db", db, "--now", now, *rest[where:]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"receiptlab: the time would be {now} (") and err.count("\n") == 1
+    assert asked(db, "*, (SELECT count(*) FROM lease) FROM work ORDER BY id") == before
+    for now, force in ((newest + options.YEAR - 1, ()), (newest - options.DAY, ("--force",))):
+        assert lab(name, *rest[:where], "--db", db, "--now", now, *force, *rest[where:]) in (0, 1)
+
+
 def test_a_sweep_waits_for_no_other_and_outlives_its_lease(db, capsys, monkeypatch):
     with Store.open(db) as store:
         Work(store).acquire_sweep("other", 1_000)
-    assert lab("sweep", "--db", db, "--now", 10_999) == 2
+    assert lab("sweep", "--db", db, "--force", "--now", 10_999) == 2
     assert "busy" in capsys.readouterr().err
-    assert lab("sweep", "--db", db, "--now", 11_000) == 0
+    assert lab("sweep", "--db", db, "--force", "--now", 11_000) == 0
     with Store.open(db) as store:
         assert len(Work(store).next("payments", "p", "w", 3, 5, 9, 2**50).claims) == 3
     times = iter(range(2**51, 2**52, 6_000))
     monkeypatch.setattr("receiptlab.consumers.clock.milliseconds", lambda: next(times))
-    assert lab("sweep", "--db", db, "--limit", 1) == 0
+    assert lab("sweep", "--db", db, "--force", "--limit", 1) == 0
     assert "expired    3" in capsys.readouterr().out
 
 
@@ -441,7 +511,8 @@ def children(*processes):
 def filled(path, items):
     with Store.create(path, command.SCHEMA) as store:
         for number in range(items):
-            Work(store).deliver("acme", "inbox", str(number), sha256(str(number)), "p", "1", 2**61, 2**61, 0)
+            item = ("acme", "inbox", str(number), sha256(str(number)), "p", "1", 2**61, 2**61)
+            Work(store).deliver(*item, clock.milliseconds())
     return path
 
 

@@ -13,6 +13,14 @@ def milliseconds() -> int:
     return max(0, time.time_ns() // 1_000_000)
 
 
+def shown(milliseconds: int) -> str:
+    """A wall clock time for people, in UTC."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(milliseconds // 1_000))
+    except (OverflowError, ValueError, OSError):  # no such year
+        return f"{milliseconds} ms after 1970"
+
+
 def elapsed() -> int:
     """Milliseconds since some moment; it never jumps. For what is measured within one process."""
     return time.monotonic_ns() // 1_000_000

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from receiptlab import terminal
-from receiptlab.consumers import clock, mailbox, options, webhooks, worker
+from receiptlab.consumers import mailbox, options, webhooks, worker
 from receiptlab.consumers.batches import Broken, Delivery, Report, take_in
-from receiptlab.consumers.options import Unusable
+from receiptlab.consumers.options import Unusable, now_in
 from receiptlab.contracts.intake import ARGUMENTS, Intake
 from receiptlab.contracts.work import Work
 from receiptlab.errors import WrongArgument
@@ -72,7 +72,8 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--retain", type=options.seconds(), default=RETAIN * 1_000, metavar="SECONDS",
-        help="how long a receipt keeps its key and reference, and its work (default: a week)",
+        help="how long a receipt keeps its key and reference, and its work (default: a week); while work is "
+        "dead or unfinished it is kept longer",
     )  # fmt: skip
     parser.add_argument(
         "--keep-tombstone", type=options.seconds(), default=TOMBSTONE * 1_000, metavar="SECONDS",
@@ -100,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
                 store,
                 Intake(store),
                 source,
-                now=clock.milliseconds() if options.now is None else options.now,
+                now=now_in(store, options),
                 progress=progress,
                 processors=processors,
                 retain=options.retain,

@@ -52,11 +52,11 @@ def item_of(store: Store, claim: Claim) -> dict[str, object]:
     namespace, key, revision, digest, reference. Where the fixture has its webhook delivery, also `body`, or
     `body_base64` when it is no UTF-8; where it has its letter, sender and subject.
 
-    Raises Refused (claim-lost) when its receipt was erased since; then its work is gone too.
+    Raises Refused (not-found) when its receipt was erased since; then its work is gone too.
     """
     rows = store.read(_RECEIPT, (claim.revision, claim.identity))
     if not rows:
-        raise Refused("claim-lost", "the receipt was erased, or compacted, and its work is gone")
+        raise Refused("not-found", "the receipt was erased, or compacted, and its work is gone")
     [(tenant, namespace, key, digest, reference)] = rows
     about = {
         "work": claim.work,

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable
 from decimal import Decimal
 
+from receiptlab.consumers import clock
 from receiptlab.contracts.claims import ARGUMENTS, LATEST, LONGEST
 from receiptlab.contracts.work import Work
 from receiptlab.errors import LabError, NotAFixture, WrongArgument
@@ -17,6 +18,12 @@ from receiptlab.values import integer
 
 ATTEMPTS = 5
 """How often an item is tried, where nothing else is said."""
+
+
+DAY, YEAR = 86_400_000, 365 * 86_400_000
+"""In milliseconds."""
+
+_NEWEST = "SELECT staged_at FROM outbox ORDER BY id DESC LIMIT 1"
 
 
 class Unusable(LabError):
@@ -101,3 +108,21 @@ def add_now(parser: argparse.ArgumentParser, more: str = "") -> None:
     """Add --now."""
     text = f"the time in milliseconds (default: the clock){more}"
     parser.add_argument("--now", type=moment, metavar="N", help=text)
+    text = "take a time that is far from the newest message in the fixture all the same"
+    parser.add_argument("--force", action="store_true", help=text)
+
+
+def now_in(store: Store, given: argparse.Namespace) -> int:
+    """The time of a command: --now, or the clock.
+
+    Raises Unusable for a time a day or more before the newest message in the fixture, or a year or more after
+    it, unless --force is given: seconds where milliseconds are meant, or a clock that was reset, would
+    end claims and compact receipts. It does not notice a smaller error, or any in a fixture without messages.
+    """
+    now = clock.milliseconds() if given.now is None else given.now
+    for (newest,) in () if given.force else store.read(_NEWEST):
+        if not newest - DAY < now < newest + YEAR:
+            far = f"{now} ({clock.shown(now)}), and the newest message in {store.path.name} is from"
+            what = f"the time would be {far} {newest} ({clock.shown(newest)})"
+            raise Unusable(f"{what}; times are in milliseconds; correct --now or the clock, or add --force")
+    return now

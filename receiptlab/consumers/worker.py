@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from receiptlab.consumers.clock import shown
 from receiptlab.consumers.duty import Failure, Handler, item_of
 from receiptlab.consumers.stopping import Hurried, Stop, Watched
 from receiptlab.consumers.turns import Turns
@@ -37,6 +38,12 @@ SCHEMA = (
 PAUSE = 200
 """Milliseconds between two looks while nothing is due."""
 
+WAIT = 3_600_000
+"""How long a worker that drains waits at one go while it can take nothing, in milliseconds."""
+
+SAID = 10
+"""After so many pauses it says what it waits for."""
+
 PATIENCE = 50
 """How many such pauses a worker that ends on its own makes for a lease that does not come back."""
 
@@ -45,17 +52,22 @@ ENDS = ("never", "drained", "idle")
 
 _RESULT = """INSERT INTO result (identity, revision, processor, processor_revision, output, worked_at)
     VALUES (?, ?, ?, ?, ?, ?)"""
+LOST = ("claim-lost", "not-found")
+"""The reasons of a refusal that mean: the item is another worker's now, or it was compacted or erased."""
+
 _LEFT = """SELECT count(*) FROM work
     WHERE processor = :processor AND state IN ('pending', 'claimed', 'failed')
     AND (:namespace IS NULL OR namespace = :namespace)"""
 # From one namespace to the next by the index; the rows between are not read.
-_NAMESPACES = """SELECT name FROM (WITH RECURSIVE each (name) AS (
+_EACH = """(WITH RECURSIVE each (name) AS (
         SELECT min(namespace) FROM work WHERE due IS NOT NULL
         UNION ALL SELECT (SELECT min(namespace) FROM work WHERE due IS NOT NULL AND namespace > name)
         FROM each WHERE name IS NOT NULL)
-    SELECT name FROM each) WHERE EXISTS (SELECT 1 FROM work
-        WHERE namespace = name AND processor = :processor AND due <= :now)
-    AND (:namespace IS NULL OR name = :namespace) ORDER BY name"""
+    SELECT name FROM each WHERE :namespace IS NULL OR name = :namespace)"""
+_NAMESPACES = f"""SELECT name FROM {_EACH} WHERE EXISTS (SELECT 1 FROM work
+    WHERE namespace = name AND processor = :processor AND due <= :now) ORDER BY name"""
+_FIRST_DUE = f"""SELECT min((SELECT min(due) FROM work
+    WHERE namespace = name AND processor = :processor AND due IS NOT NULL)) FROM {_EACH}"""
 
 
 @dataclass(frozen=True)
@@ -115,11 +127,13 @@ class Worker:
         self.stop = stop or Stop()
         self.tally = Tally()
         self.refused: Refused | None = None
+        self.gave_up = False
         self._file = Watched(store.path)
 
-    def run(self, ends: str = "never") -> Tally:
+    def run(self, ends: str = "never", at_most: int = WAIT) -> Tally:
         """Work until asked to stop, or until it `ends` on its own: `drained` when nothing is pending, claimed
-        or failed; `idle` when nothing is due at this time.
+        or failed; `idle` when nothing is due at this time. A worker that drains waits `at_most` so many
+        milliseconds at one go while it can take nothing. Then it ends, and has set `gave_up`.
 
         Raises `stopping.Gone` when the fixture was removed or replaced, what `Store.write` raises but for
         Locked, and Refused when `idle` waits in vain for a lease (busy).
@@ -131,6 +145,8 @@ class Worker:
                 waited = 0
                 continue
             if self._over(ends):
+                break
+            if ends == "drained" and self._waited(waited * PAUSE, at_most):
                 break
             waited += 1
             if ends == "idle" and waited > PATIENCE and self.refused:
@@ -157,8 +173,29 @@ class Worker:
         with contextlib.suppress(Locked):
             if ends == "idle":
                 return not self._namespaces()
-            return ends == "drained" and not self.left()
+            return ends == "drained" and self._first_due() is None
         return False
+
+    def _waited(self, waited: int, at_most: int) -> bool:
+        """Is the wait over? Once it lasts, and at its end, say what it is for and until when."""
+        over = waited >= at_most
+        if not over and waited != SAID * PAUSE:
+            return False
+        with contextlib.suppress(Locked):
+            due, now = self._first_due(), self.clock()
+            if due is None:  # somebody else has finished the last one
+                return False
+            when = f"the first is due in {(due - now) / 1_000:,.0f} s, at {shown(due)}"
+            when = when if due > now else "another worker holds the queue"
+            how = f"gave up after {waited / 1_000:g} s" if over else "waiting"
+            self.tell(f"{how}: {self.left()} not finished, none can be taken now; {when}")
+        self.gave_up = over
+        return over
+
+    def _first_due(self) -> int | None:
+        """When the first item that is not finished is due; None where all are finished."""
+        asked = {"processor": self.processor, "namespace": self.namespace}
+        return self.store.read(_FIRST_DUE, asked)[0][0]
 
     def _namespaces(self) -> list[str]:
         asked = {"processor": self.processor, "namespace": self.namespace, "now": self.clock()}
@@ -198,7 +235,7 @@ class Worker:
                 self._save(partial(self._complete, claim, output))
                 self.tally.done += 1
         except Refused as refused:
-            if refused.reason != "claim-lost":
+            if refused.reason not in LOST:
                 raise
             self.tally.lost += 1
             self.tell(f"{where}: {refused}; nothing of this attempt was saved")
@@ -262,7 +299,7 @@ class _Held:
 
     def beat(self) -> None:
         """Renew the claim once a third of its time has passed. Raises Failure (stopped) when the worker was
-        asked twice to stop, and Refused (claim-lost)."""
+        asked twice to stop, and Refused (claim-lost, not-found)."""
         worker, claim, hold = self.worker, self.claim, self.worker.policy.hold_for
         if worker.stop.asked > 1:
             raise Failure("stopped", "the worker was stopped while it worked on this")

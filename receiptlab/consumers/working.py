@@ -1,6 +1,7 @@
 """The command `work`: has a command of yours run on each item that is due for a processor.
 
-Exit status: 0 it ended as asked, 2 it could not begin or go on, 130 it was asked twice to stop.
+Exit status: 0 it ended as asked, 1 it was to drain and gave up waiting, 2 it could not begin or go on, 130 it
+was asked twice to stop.
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--name", type=named, metavar="WORKER", help="default: processor and process id")
     _add_policy(parser)
     parser.add_argument("--drain", action="store_true", help="end once everything is done or dead")
+    parser.add_argument(
+        "--wait", type=seconds(), default=worker.WAIT, metavar="SECONDS",
+        help="with --drain: while nothing can be taken, wait at most so long, then end with status 1 "
+        f"(default {worker.WAIT // 1_000})",
+    )  # fmt: skip
     options.add_now(parser, "; with it, do what is due at that time and end")
     parser.add_argument("argv", nargs="+", metavar="COMMAND", help="what to run; put it behind --")
     parser.set_defaults(command=run)
@@ -84,14 +90,16 @@ def run(given: argparse.Namespace) -> int:
     stop = Stop()
     with options.opened(given.db, *worker.SCHEMA) as store, _signals(stop):
         try:
+            options.now_in(store, given)
             made = _worker(store, given, stop)
             if not store.read(_STAGED, (given.processor,)):
                 _say(f"nothing was ever staged for the processor {given.processor}; is the name right?")
-            tally = made.run("idle" if given.now is not None else "drained" if given.drain else "never")
+            ends = "idle" if given.now is not None else "drained" if given.drain else "never"
+            tally = made.run(ends, given.wait)
         except WrongArgument as error:
             raise Unusable(str(error)) from None
         _tell(tally, made.left(), stop)
-    return 130 if stop.asked > 1 else 0
+    return 130 if stop.asked > 1 else int(made.gave_up)
 
 
 def _worker(store: Store, given: argparse.Namespace, stop: Stop) -> Worker:

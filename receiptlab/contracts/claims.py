@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
 from receiptlab.contracts import lease, staging
 from receiptlab.errors import Refused, WrongType, WrongValue
 from receiptlab.store import Store
-from receiptlab.values import bounded, sized, text
+from receiptlab.values import MAX_INTEGER, bounded, sized, text
 
 # A row of `work` is one receipt revision for one processor revision. `due` is when it can be taken: of a
 # pending row since when it waits, of a failed one when it is to be tried again, of a claimed one when
 # the claim ends. Finished rows have none. `attempt` is the history; its last row is the open one.
+# A dead row is a dead letter until an operator requeues or discards it; until then its receipt stays whole.
 # An id is never given twice, or a stale claim would fit another item. The effects have no uniqueness, so
 # that a second effect can be seen.
 # Once an item is erased, or its tombstone is gone, the leases on its namespace are removed too: a lease row
@@ -31,11 +33,11 @@ SCHEMA = (
         id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
         identity TEXT NOT NULL REFERENCES receipt (identity), revision INTEGER NOT NULL,
         namespace TEXT NOT NULL, processor TEXT NOT NULL, processor_revision TEXT NOT NULL,
-        state TEXT NOT NULL CHECK (state IN ('pending', 'claimed', 'failed', 'done', 'dead')),
+        state TEXT NOT NULL CHECK (state IN ('pending', 'claimed', 'failed', 'done', 'dead', 'discarded')),
         due INTEGER NULL, fence INTEGER NOT NULL, attempts INTEGER NOT NULL, entries INTEGER NOT NULL,
         holder TEXT NULL, reference TEXT NULL, changed_at INTEGER NOT NULL,
         UNIQUE (identity, revision, processor, processor_revision),
-        CHECK ((due IS NULL) = (state IN ('done', 'dead')))) STRICT""",
+        CHECK ((due IS NULL) = (state IN ('done', 'dead', 'discarded')))) STRICT""",
     """CREATE TABLE attempt (
         work INTEGER NOT NULL REFERENCES work (id) ON DELETE CASCADE, number INTEGER NOT NULL,
         fence INTEGER NOT NULL, worker TEXT NULL, started_at INTEGER NOT NULL, ended_at INTEGER NULL,
@@ -47,6 +49,8 @@ SCHEMA = (
         reference TEXT NOT NULL, effected_at INTEGER NOT NULL) STRICT""",
     "CREATE INDEX work_by_due ON work (namespace, processor, due, id) WHERE due IS NOT NULL",
     "CREATE INDEX work_by_state ON work (state, due, id)",
+    "CREATE INDEX work_by_attempts ON work (attempts, id) WHERE state = 'failed'",
+    "CREATE INDEX work_by_death ON work (changed_at, id) WHERE state = 'dead'",
     """CREATE TRIGGER work_compacted AFTER UPDATE OF state ON receipt WHEN NEW.state <> 'live'
         BEGIN DELETE FROM work WHERE identity = NEW.identity; END""",
     "CREATE INDEX effect_by_identity ON effect (identity)",
@@ -72,7 +76,7 @@ LATEST = 2**62
 """The largest `now`, in milliseconds."""
 
 LONGEST = 2**61
-"""The longest claim and the longest backoff, in milliseconds."""
+"""The longest claim, backoff or other span, in milliseconds."""
 
 ARGUMENTS = staging.ARGUMENTS | {
     "now": bounded(0, LATEST),
@@ -86,8 +90,10 @@ ARGUMENTS = staging.ARGUMENTS | {
     "max_attempts": bounded(1, 1_000_000),
     "base": bounded(0, LONGEST),
     "cap": bounded(0, LONGEST),
+    "keep_for": bounded(0, LONGEST),
+    "horizon": bounded(0, LONGEST),
     "work": bounded(1, LATEST),
-    "fence": bounded(1, LATEST),
+    "fence": bounded(1, MAX_INTEGER),
     "after": bounded(0, LATEST),
     "error": text,
     "detail": sized(0, 2_048),
@@ -96,7 +102,8 @@ ARGUMENTS = staging.ARGUMENTS | {
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to finish one item: the row and its fence, until the claim ends. It counts in its store."""
+    """The right to finish one item: the row and its fence, until the claim ends. It is plain data and belongs
+    to a database file, by the file's path: a worker that reopens its file can still finish."""
 
     work: int
     identity: str
@@ -106,7 +113,7 @@ class Claim:
     attempt: int
     fence: int
     until: int
-    store: Store = field(compare=False, repr=False)
+    file: Path = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -141,6 +148,34 @@ class Look:
     reference: str | None
     history: tuple[str, ...]
     outcome: ClassVar[str] = "read"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One row of an item's history. `fence` and `worker` are those of the claim; a requeue has no worker."""
+
+    result: str
+    fence: int
+    worker: str | None
+    started_at: int
+    ended_at: int | None
+    error: str | None
+    detail: str | None
+
+
+@dataclass(frozen=True)
+class History:
+    """Every attempt at one item, oldest first."""
+
+    work: int
+    attempts: tuple[Attempt, ...]
+    outcome: ClassVar[str] = "read"
+
+    def facts(self) -> dict[str, object]:
+        """One list for each field of an attempt."""
+        named = {"results": "result", "fences": "fence", "workers": "worker", "errors": "error"}
+        named |= {"started": "started_at", "ended": "ended_at", "details": "detail"}
+        return {name: [getattr(each, part) for each in self.attempts] for name, part in named.items()}
 
 
 @dataclass(frozen=True)
@@ -190,6 +225,36 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """How many rows are due beyond a horizon, by processor and state, with the latest time among them."""
+
+    rows: tuple[tuple[str, str, int, int], ...]
+    outcome: ClassVar[str] = "read"
+
+    def facts(self) -> dict[str, object]:
+        """One entry for each processor and state."""
+        return {f"{processor} {state}": [count, latest] for processor, state, count, latest in self.rows}
+
+
+@dataclass(frozen=True)
+class Reset:
+    """The rows that were reset. `more` says whether there may be others."""
+
+    works: tuple[int, ...]
+    more: bool
+    outcome: ClassVar[str] = "accepted"
+
+
+@dataclass(frozen=True)
+class Discarded:
+    """How many dead letters were discarded, and whether there may be more."""
+
+    discarded: int
+    more: bool
+    outcome: ClassVar[str] = "accepted"
+
+
+@dataclass(frozen=True)
 class Swept:
     """What one chunk of a sweep did: how many claims had ended, how many rows are dead now, how many
     receipts were compacted, how many tombstones went; and whether there may be more."""
@@ -217,9 +282,19 @@ class Row(NamedTuple):
     entries: int = 0
 
 
+def not_found(call: SimpleNamespace, seen: Row) -> None:
+    if seen.work is None:
+        raise Refused("not-found", "there is no such work; it may have been compacted or erased")
+
+
+def already_done(call: SimpleNamespace, seen: Row) -> None:
+    if seen.state == "done" and seen.fence == call.fence:
+        raise Refused("already-done", "this very claim was completed before; look shows with what result")
+
+
 def claim_lost_fence(call: SimpleNamespace, seen: Row) -> None:
     if seen.fence != call.fence:
-        raise Refused("claim-lost", "the item was given to another worker, or is gone", ("fence",))
+        raise Refused("claim-lost", "the item was given to another worker", ("fence",))
 
 
 def claim_lost_state(call: SimpleNamespace, seen: Row) -> None:
@@ -232,17 +307,12 @@ def claim_lost_expiry(call: SimpleNamespace, seen: Row) -> None:
         raise Refused("claim-lost", "this claim has ended; the item goes to whoever asks next", ("expiry",))
 
 
-def not_found(call: SimpleNamespace, seen: Row) -> None:
-    if seen.work is None:
-        raise Refused("not-found", "there is no such work; it may have been compacted or erased")
-
-
 def not_dead(call: SimpleNamespace, seen: Row) -> None:
     if seen.work is not None and seen.state != "dead":
-        raise Refused("not-dead", f"only a dead row can be requeued, this one is {seen.state}")
+        raise Refused("not-dead", f"only a dead row can be requeued or discarded, this one is {seen.state}")
 
 
-CLAIM = (claim_lost_fence, claim_lost_state, claim_lost_expiry)
+CLAIM = (not_found, claim_lost_fence, claim_lost_state, claim_lost_expiry)
 GUARDS = {
     "deliver": (),
     "acquire": (lease.busy,),
@@ -250,16 +320,20 @@ GUARDS = {
     "reserve": (lease.lease_lost,),
     "next": (),
     "renew": CLAIM,
-    "complete": CLAIM,
+    "complete": (not_found, claim_lost_fence, already_done, claim_lost_state, claim_lost_expiry),
     "fail": CLAIM,
     "requeue": (not_found, not_dead),
+    "discard": (not_found, not_dead),
+    "discard_dead": (),
+    "reset_ahead": (),
     "sweep": (lease.lease_lost,),
 }
 
 
 def spent(row: Row, max_attempts: int) -> bool:
-    """Has it been tried as often as it may be? One that was requeued is pending, and gets one more."""
-    return row.state != "pending" and row.attempts >= max_attempts
+    """Can it not be tried again? It was tried as often as it may be, or its fence cannot rise any more. One
+    that was requeued is pending, and gets one more try."""
+    return row.fence == MAX_INTEGER or (row.state != "pending" and row.attempts >= max_attempts)
 
 
 def backoff(identity: str, attempt: int, base: int, cap: int) -> int:
@@ -271,11 +345,12 @@ def backoff(identity: str, attempt: int, base: int, cap: int) -> int:
 
 
 def own(claim: Claim, store: Store) -> None:
-    """Raises WrongType for what is no claim, and Refused (other-store) for a claim of another store."""
+    """Raises WrongType for what is no claim, and Refused (other-store) for a claim on another file. The path
+    guards against a mix-up; it cannot notice that a backup took the file's place."""
     if type(claim) is not Claim:
         raise WrongType("claim", f"must be a claim from reserve or next, not {type(claim).__name__}")
-    if claim.store is not store:
-        raise Refused("other-store", "this claim is of another store; finish it there")
+    if claim.file != store.path:
+        raise Refused("other-store", f"this claim is on another file, {claim.file.name}; finish it there")
 
 
 def unchanged(claim: Claim, seen: Row) -> None:

@@ -26,7 +26,7 @@ from receiptlab.values import MAX_INTEGER, checked, hex_digest, integer, one_of,
 
 # A receipt has one row for its identity and one for each revision, collisions included. What is
 # compacted loses key and outcomes; what is erased keeps nothing but the identity and the time.
-# `unsettled` counts the processing rows that are neither done nor dead.
+# `unsettled` counts the processing rows that are neither done nor discarded.
 # The two partial indexes hold what a sweep takes, in its order, so that a sweep reads no other rows.
 SCHEMA = (
     """CREATE TABLE receipt (

@@ -46,7 +46,8 @@ _INTAKE = {
 }
 _WORK = {
     "a receipt that counts other work": """SELECT identity FROM receipt r WHERE unsettled <> (
-        SELECT count(*) FROM work w WHERE w.identity = r.identity AND w.state NOT IN ('done', 'dead'))""",
+        SELECT count(*) FROM work w WHERE w.identity = r.identity
+        AND w.state NOT IN ('done', 'discarded'))""",
     "work of a receipt that does not live": """SELECT w.id FROM work w JOIN receipt r
         ON r.identity = w.identity WHERE r.state <> 'live'""",
     "done without exactly one effect": """SELECT id FROM work w WHERE (state = 'done') <> (
@@ -54,6 +55,8 @@ _WORK = {
         = (w.identity, w.revision, w.processor, w.processor_revision))""",
     "done without exactly one message": """SELECT id FROM work w WHERE (state = 'done') <> (
         SELECT count(*) FROM outbox o WHERE o.topic = 'done' AND o.subject = w.identity)""",
+    "a dead letter without a message": """SELECT id FROM work w WHERE state = 'dead' AND NOT EXISTS (
+        SELECT 1 FROM outbox o WHERE o.topic = 'dead-letter' AND o.subject = w.identity)""",
     "done without exactly one such attempt": """SELECT id FROM work w WHERE (state = 'done') <> (
         SELECT count(*) FROM attempt a WHERE a.work = w.id AND a.result = 'done')""",
     "claimed without exactly one open attempt": """SELECT id FROM work w WHERE (state = 'claimed') <> (

@@ -54,6 +54,7 @@ def look(lab: Lab, work: int = 1, **answer: object) -> Step:
 
 DONE = {"outcome": "accepted", "answer": {"state": "done"}}
 LOST = {"outcome": "refused", "reason": "claim-lost"}
+AGAIN = {"outcome": "refused", "reason": "already-done"}
 
 
 def before_the_intake_batch() -> Run:
@@ -126,7 +127,7 @@ def during_the_completing_batch() -> Run:
         call = CLAIM | {"reference": "result of worker-a", "now": 200 + number}
         lab.die("worker-a", "complete", call, point, [0, 1, 0, 1, 1, 2] if done else [1, 0, 0, 1, 0, 1])
         look(lab, state="done" if done else "claimed", history=["done" if done else "open"])
-    complete(lab, "worker-a", 300, 1, LOST | {"counts": [0, 1, 0, 1, 1, 2]})
+    complete(lab, "worker-a", 300, 1, AGAIN | {"counts": [0, 1, 0, 1, 1, 2]})
     return lab.run()
 
 
@@ -143,6 +144,7 @@ def completed_and_not_drained() -> Run:
     lab.note("dispatcher", "read the outbox", None, Outcome("read", answer=told), expect=expect)
     deliver(lab, 300, "redelivered", [0, 1, 0, 1, 1, 2])
     take(lab, "worker-b", 5_000, {"works": []})
+    complete(lab, "worker-a", 5_100, 1, AGAIN | {"counts": [0, 1, 0, 1, 1, 2]})
     look(lab, state="done", reference="result of worker-a")
     return lab.run()
 
@@ -174,13 +176,13 @@ def during_a_sweep() -> Run:
     take(lab, "worker-a", 100, {"works": [1, 2, 3, 4]}, limit=4)
     sweep = {"worker": "sweeper", "token": 1, "limit": 2, "max_attempts": 1}
     sweep_lease(lab, "sweeper", 2_000, 1)
-    _chunk(lab, "sweeper", sweep | {"now": 2_000}, {"buried": 2, "more": True}, [2, 0, 2, 4, 0, 4])
+    _chunk(lab, "sweeper", sweep | {"now": 2_000}, {"buried": 2, "more": True}, [2, 0, 2, 4, 0, 6])
     for number, point in enumerate(points_of(Work, "sweep")[:-1]):
-        lab.die("sweeper", "sweep", sweep | {"now": 2_010 + number}, point, [2, 0, 2, 4, 0, 4])
+        lab.die("sweeper", "sweep", sweep | {"now": 2_010 + number}, point, [2, 0, 2, 4, 0, 6])
     sweep_lease(lab, "sweeper-2", 12_000, 2)
     sweep |= {"worker": "sweeper-2", "token": 2, "now": 12_010}
-    lab.die("sweeper-2", "sweep", sweep, "after_commit", [0, 0, 4, 4, 0, 4])
-    _chunk(lab, "sweeper-2", sweep | {"now": 12_020}, {"buried": 0, "more": False}, [0, 0, 4, 4, 0, 4])
+    lab.die("sweeper-2", "sweep", sweep, "after_commit", [0, 0, 4, 4, 0, 8])
+    _chunk(lab, "sweeper-2", sweep | {"now": 12_020}, {"buried": 0, "more": False}, [0, 0, 4, 4, 0, 8])
     return lab.run()
 
 

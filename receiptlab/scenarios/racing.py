@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
+from receiptlab.contracts.claims import claim_lost_expiry, claim_lost_fence
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.work import Work
 from receiptlab.errors import Refused
@@ -121,7 +122,7 @@ PLANTED = (
         (orders.COMPLETE, orders.COMPLETE),
         orders.reserved,
         orders.DONE_ONCE,
-        without(Work, "complete", "claim_lost_state"),
+        Work.GUARDS | {"complete": (claim_lost_fence, claim_lost_expiry)},
     ),
 )
 

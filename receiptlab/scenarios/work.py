@@ -179,7 +179,8 @@ def erasure_takes_work_along() -> Run:
     erase = lab.observer.intake.erase_tenant
     gone = {"outcome": "accepted", "answer": {"erased": 2}, "counts": [0, 0, 0, 0, 0, 2]}
     lab.step("operator", "erase_tenant", 300, erase, "acme", 300, expect=gone)
-    complete(lab, "worker-a", 400, 1, LOST | {"fields": ["fence"], "counts": [0, 0, 0, 0, 0, 2]})
+    gone = {"outcome": "refused", "reason": "not-found", "counts": [0, 0, 0, 0, 0, 2]}
+    complete(lab, "worker-a", 400, 1, gone)
     return lab.run()
 
 

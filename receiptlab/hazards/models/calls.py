@@ -28,6 +28,7 @@ WEIGHTS = {
     "work": {
         **{"deliver": 5, "next": 5, "complete": 4, "fail": 4, "renew": 2, "acquire": 2, "reserve": 3},
         **{"requeue": 2, "acquire_sweep": 3, "sweep": 3, "look": 1, "dead": 1, "counts": 1},
+        **{"discard": 2, "discard_dead": 1, "reset_ahead": 2, "history": 1, "ahead": 1},
     },
     "receiver": {"register": 2, "apply": 8, "issue": 1, "look_up": 1, "known": 1},
 }
@@ -62,6 +63,7 @@ VALUES: dict[str, tuple] = {
     "cap": (1_000, 0, 50, 2**61),
     "after": (0, 1, 2),
     "identity": IDENTITIES,
+    **dict.fromkeys(("keep_for", "horizon"), (0, 10, 1_000, 20_000, 2**61)),
 }
 """By argument what it can be; the first is the usual one."""
 
@@ -264,7 +266,7 @@ AIMS = {
     ("work", "reserve"): _reserved,
     ("work", "sweep"): _token,
     **{("work", call): _claim for call in ("renew", "complete", "fail")},
-    ("work", "requeue"): _dead,
+    **{("work", call): _dead for call in ("requeue", "discard")},
     ("receiver", "apply"): _writer,
     ("receiver", "issue"): _writer,
 }

@@ -19,7 +19,7 @@ class ReservingModel(Model):
         self.intake = IntakeModel()
         self.intake.gone, self.intake.left = self._gone, self._left
         self.works: dict[int, dict] = {}
-        self.history: dict[int, list[dict]] = {}
+        self.history_of: dict[int, list[dict]] = {}
         self.given = 0
         self.leased: dict[tuple, dict] = {}
         self.effects: list[tuple] = []
@@ -49,7 +49,7 @@ class ReservingModel(Model):
             if row["state"] == "claimed":
                 self._close(row, "expired", now)
             if _spent(row, max_attempts):
-                self._move(row, "dead", None, now)
+                self._bury(row, now)
                 buried.append(row["work"])
                 continue
             row |= {"state": "claimed", "due": now + hold_for, "fence": row["fence"] + 1}
@@ -66,20 +66,24 @@ class ReservingModel(Model):
 
     def sweep(self, worker, token, limit, max_attempts, now) -> Told:
         self._under_lease(SWEEP, token, now)
-        overdue = [row for row in self.works.values() if _overdue(row, max_attempts, now)]
+        ended = [row for row in self.works.values() if row["state"] == "claimed" and row["due"] <= now]
+        spent = [row for row in self.works.values() if row["state"] == "failed"]
+        spent = [row for row in spent if _spent(row, max_attempts)]
+        spent.sort(key=lambda row: (row["attempts"], row["work"]))
+        found = [sorted(ended, key=_oldest)[:limit], spent[:limit]]
         expired = buried = 0
-        for row in (found := sorted(overdue, key=_oldest)[:limit]):
+        for row in found[0] + found[1]:
             ended = row["state"] == "claimed"
             if ended:
                 self._close(row, "expired", now)
             if _spent(row, max_attempts):
-                self._move(row, "dead", None, now)
+                self._bury(row, now)
                 buried += 1
             else:
                 self._move(row, "failed", row["due"], now)
             expired += ended
         receipts = self.intake.sweep(limit, now).facts
-        more = limit in (len(found), *receipts.values())
+        more = limit in (*map(len, found), *receipts.values())
         if not more:
             self._give_back(SWEEP)
         return accepted(expired=expired, buried=buried, **receipts, more=more)
@@ -98,16 +102,21 @@ class ReservingModel(Model):
 
     def _move(self, row: dict, state: str, due: int | None, now: int) -> None:
         row |= {"state": state, "due": due, "holder": None, "changed_at": now}
-        if due is None:
+        if state in ("done", "discarded"):
             self.intake.receipts[row["identity"]]["unsettled"] -= 1
+
+    def _bury(self, row: dict, now: int) -> None:
+        """A dead letter: it keeps its receipt whole, and a message announces it."""
+        self._move(row, "dead", None, now)
+        self.intake.owe("dead-letter", row["identity"], now)
 
     def _open(self, row: dict, worker: str | None, now: int, ended: int | None, result: str) -> None:
         told = {"fence": row["fence"], "worker": worker, "started_at": now, "ended_at": ended}
-        self.history[row["work"]].append(told | {"result": result, "error": None, "detail": None})
+        self.history_of[row["work"]].append(told | {"result": result, "error": None, "detail": None})
 
     def _close(self, row: dict, result: str, now: int, error=None, detail=None) -> None:
         told = {"ended_at": now, "result": result, "error": error, "detail": detail}
-        self.history[row["work"]][-1].update(told)
+        self.history_of[row["work"]][-1].update(told)
 
 
 def _oldest(row: dict) -> tuple:
@@ -117,9 +126,3 @@ def _oldest(row: dict) -> tuple:
 def _spent(row: dict, max_attempts: int) -> bool:
     """Tried as often as it may be. What was requeued is pending, and gets one more try."""
     return row["state"] != "pending" and row["attempts"] >= max_attempts
-
-
-def _overdue(row: dict, max_attempts: int, now: int) -> bool:
-    if row["state"] == "claimed":
-        return row["due"] <= now
-    return row["state"] == "failed" and row["attempts"] >= max_attempts

@@ -20,9 +20,10 @@ class WorkModel(ReservingModel):
     NAME = "work"
     RULES: ClassVar = {
         **dict.fromkeys(["tenant", "processor", "processor_revision", "worker", "error"], name),
-        **dict.fromkeys(["token", "work", "fence"], whole(1, BIG)),
+        **dict.fromkeys(["token", "work"], whole(1, BIG)),
+        "fence": whole(1),
         **dict.fromkeys(["now", "after"], whole(0, BIG)),
-        **dict.fromkeys(("base", "cap"), whole(0, LONG)),
+        **dict.fromkeys(("base", "cap", "keep_for", "horizon"), whole(0, LONG)),
         **{each: IntakeModel.RULES[each] for each in ["namespace", "key", "retain_until", "tombstone_until"]},
         "digest": digest,
         "reference": size(0, 4_096),
@@ -42,8 +43,13 @@ class WorkModel(ReservingModel):
         "complete": "work fence reference now",
         "fail": "work fence error detail max_attempts base cap now",
         "requeue": "work now",
+        "discard": "work now",
+        "discard_dead": "keep_for limit now",
+        "reset_ahead": "horizon limit now",
         "sweep": "worker token limit max_attempts now",
         "look": "work",
+        "history": "work",
+        "ahead": "horizon now",
         "dead": "after limit",
         "counts": "",
     }
@@ -78,7 +84,7 @@ class WorkModel(ReservingModel):
         self.given += 1
         row = dict(zip(ROW, (self.given, *key, "pending", now, 0, 0, None, None), strict=True))
         self.works[self.given] = row | {"namespace": receipt["namespace"], "changed_at": now}
-        self.history[self.given] = []
+        self.history_of[self.given] = []
         receipt["unsettled"] += 1
         return 1
 
@@ -88,7 +94,7 @@ class WorkModel(ReservingModel):
         return accepted(work=work, state="claimed", due=row["due"])
 
     def complete(self, work, fence, reference, now) -> Told:
-        row = self._claimed(work, fence, now)
+        row = self._claimed(work, fence, now, done="already-done")
         self._close(row, "done", now)
         self._move(row, "done", None, now)
         row["reference"] = reference
@@ -102,6 +108,8 @@ class WorkModel(ReservingModel):
         dead = row["attempts"] >= max_attempts
         due = None if dead else now + _backoff(row["identity"], row["attempts"], base, cap)
         self._move(row, "dead" if dead else "failed", due, now)
+        if dead:
+            self.intake.owe("dead-letter", row["identity"], now)
         return accepted(work=work, state=row["state"], due=due)
 
     def requeue(self, work, now) -> Told:
@@ -110,17 +118,59 @@ class WorkModel(ReservingModel):
             raise No("not-dead")
         self._open(row, None, now, now, "requeued")
         self._move(row, "pending", now, now)
-        self.intake.receipts[row["identity"]]["unsettled"] += 1
         return accepted(work=work, state="pending", due=now)
+
+    def discard(self, work, now) -> Told:
+        row = self._row(work)
+        if row["state"] != "dead":
+            raise No("not-dead")
+        self._move(row, "discarded", None, now)
+        return accepted(work=work, state="discarded", due=None)
+
+    def discard_dead(self, keep_for, limit, now) -> Told:
+        """Those that have been dead for long enough, longest first."""
+        dead = [row for row in self.works.values() if row["state"] == "dead"]
+        dead = [row for row in dead if row["changed_at"] + keep_for <= now]
+        dead.sort(key=lambda row: (row["changed_at"], row["work"]))
+        for row in dead[:limit]:
+            self._move(row, "discarded", None, now)
+        return accepted(discarded=len(dead[:limit]), more=len(dead) >= limit)
+
+    def reset_ahead(self, horizon, limit, now) -> Told:
+        """Due now; a claim ends, counts as an attempt, and its fence rises."""
+        rows = sorted(self._ahead(horizon, now), key=lambda row: (row["state"], row["due"], row["work"]))
+        for row in rows[:limit]:
+            claimed = row["state"] == "claimed"
+            if claimed:
+                self._close(row, "expired", now)
+                row["fence"] += 1
+            self._move(row, "failed" if claimed else row["state"], now, now)
+        return accepted(works=[row["work"] for row in rows[:limit]], more=len(rows) >= limit)
+
+    def ahead(self, horizon, now) -> Told:
+        told: dict[str, list[int]] = {}
+        for row in self._ahead(horizon, now):
+            count, latest = told.get(what := f"{row['processor']} {row['state']}", (0, 0))
+            told[what] = [count + 1, max(latest, row["due"])]
+        return read(**told)
+
+    def _ahead(self, horizon: int, now: int) -> list[dict]:
+        return [row for row in self.works.values() if row["due"] is not None and row["due"] > now + horizon]
 
     def look(self, work) -> Told:
         row = self._row(work)
-        history = [attempt["result"] for attempt in self.history[work]]
+        history = [attempt["result"] for attempt in self.history_of[work]]
         return read(**{part: row[part] for part in ROW}, history=history)
+
+    def history(self, work) -> Told:
+        self._row(work)
+        named = {"results": "result", "fences": "fence", "workers": "worker", "errors": "error"}
+        named |= {"started": "started_at", "ended": "ended_at", "details": "detail"}
+        return read(**{name: [each[part] for each in self.history_of[work]] for name, part in named.items()})
 
     def dead(self, after, limit) -> Told:
         dead = [work for work, row in self.works.items() if row["state"] == "dead" and work > after]
-        histories = [", ".join(each["result"] for each in self.history[work]) for work in dead]
+        histories = [", ".join(each["result"] for each in self.history_of[work]) for work in dead]
         return read(works=dead[:limit], histories=histories[:limit], more=len(dead) > limit)
 
     def counts(self) -> Told:
@@ -134,7 +184,7 @@ class WorkModel(ReservingModel):
         """The work on what was compacted or erased goes; the effects on what was erased go too."""
         for receipt in receipts:
             for row in [row for row in self.works.values() if row["identity"] == receipt["identity"]]:
-                del self.works[row["work"]], self.history[row["work"]]
+                del self.works[row["work"]], self.history_of[row["work"]]
             if receipt["state"] == "erased":
                 self.effects = [each for each in self.effects if each[0] != receipt["identity"]]
 
@@ -149,11 +199,13 @@ class WorkModel(ReservingModel):
             raise No("not-found")
         return self.works[work]
 
-    def _claimed(self, work: int, fence: int, now: int) -> dict:
-        """The row, for who holds a live claim on it."""
-        row = self.works.get(work)
-        if row is None or row["fence"] != fence:
+    def _claimed(self, work: int, fence: int, now: int, done: str = "") -> dict:
+        """The row, for the holder of a live claim. `done` is how the claim that completed it is refused."""
+        row = self._row(work)
+        if row["fence"] != fence:
             raise No("claim-lost", "fence")
+        if done and row["state"] == "done":
+            raise No(done)
         if row["state"] != "claimed":
             raise No("claim-lost", "state")
         if row["due"] <= now:
@@ -163,8 +215,9 @@ class WorkModel(ReservingModel):
     def counted(self) -> tuple[int, ...]:
         states = [row["state"] for row in self.works.values()]
         done, dead = states.count("done"), states.count("dead")
-        attempts = sum(map(len, self.history.values()))
-        return len(states) - done - dead, done, dead, attempts, len(self.effects), len(self.intake.outbox)
+        attempts = sum(map(len, self.history_of.values()))
+        still = len(states) - done - dead - states.count("discarded")
+        return still, done, dead, attempts, len(self.effects), len(self.intake.outbox)
 
     def leases(self) -> list[tuple]:
         claimed = [row for row in self.works.values() if row["state"] == "claimed"]
@@ -179,7 +232,7 @@ class WorkModel(ReservingModel):
         works = [tuple(row.values()) for row in self.works.values()]
         attempts = [
             (work, number, *attempt.values())
-            for work, all in self.history.items()
+            for work, all in self.history_of.items()
             for number, attempt in enumerate(all, 1)
         ]
         leases = [(*on, token, holder, until) for on, (token, holder, until) in self.leased.items()]
