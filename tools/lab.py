@@ -48,7 +48,7 @@ def arguments(extra: list[str]) -> list[str]:
 
 
 def own_notebooks() -> list[Path]:
-    """The lessons, exercises and solutions, and their copies in the workshop. Other files are not the lab's."""
+    """The lessons, exercises and solutions, and their copies in the workshop."""
     names = {path.name for path in ROOT.glob("notebooks/*.ipynb")}
     return sorted(
         path for folder in FOLDERS for path in (ROOT / folder).rglob("*.ipynb") if path.name in names

@@ -247,11 +247,17 @@ def place(step: Step) -> str:
 
 
 def first_wrong(run: Run) -> str:
-    """The first step that was not as expected, and what was not."""
+    """The first step that was not as expected, and what was not.
+
+    Where the outcome itself is another one, the rest of what differs follows from it and is left out.
+    """
     step = next(step for step in run.steps if step.wrong)
-    # A call that ended before its fault could strike is told by how it ended.
-    told = [each for each in step.wrong if not each.startswith("fault ")] or step.wrong
-    return f"{place(step)}: {'; '.join(told)}"
+    ended = [each for each in step.wrong if each.startswith(("outcome: ", "reason: "))]
+    if ended and ended[0].startswith("outcome: "):
+        if len(ended) == 1 and step.reason:
+            ended[0] += f" ({step.reason})"
+        return f"{place(step)}: {'; '.join(ended)}"
+    return f"{place(step)}: {'; '.join(step.wrong)}"
 
 
 def attempted(case: Case, guards: dict | None = None) -> Run:

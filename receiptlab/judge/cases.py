@@ -145,6 +145,7 @@ def _with(line: dict, changes: Mapping[str, object], number: int, only: Sequence
 
 
 WRONG = "not yet"
+ONLY_REFUSED = 'a call says only that it is refused; add the reason, as in expect="refused …"'
 
 
 def like(name: str, step: int = 0, expect: str = "", **changes: object) -> dict:
@@ -257,10 +258,16 @@ def _apart(
         raise NotYet(f"with the contract as it is, {first_wrong(run)}")
     broken = attempted(case, other)
     if broken.held:
-        hint = "" if any(call.expect for call in case.calls) else "; no call says how it must end (expect=)"
-        raise NotYet(f"your case holds, and comes out the same {same}{hint}")
+        raise NotYet(f"your case holds, and comes out the same {same}{_too_little(case)}")
     _must_expect(case, next(step for step in broken.steps if step.wrong), expect)
     return f"your case notices: {differs}, {first_wrong(broken)}"
+
+
+def _too_little(case: Case) -> str:
+    """A hint for a case that expects nothing, or less than it could."""
+    if not any(call.expect for call in case.calls):
+        return "; no call says how it must end (expect=)"
+    return f"; {ONLY_REFUSED}" if any(_said(call) == "refused" for call in case.calls) else ""
 
 
 def _must_expect(case: Case, notices: Step, expect: str) -> None:
