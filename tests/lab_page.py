@@ -69,11 +69,19 @@ LOOK = f"""async () => {{
   return cells;
 }}"""
 
+# The colour of a table's caption, if it has one. In an untrusted notebook it is not that of its style sheet.
+COLOUR_OF = """(table) => {
+  const caption = document.querySelector(`#${table} caption`);
+  if (!caption) return null;
+  const parts = getComputedStyle(caption).color.match(/\\d+/g);
+  return '#' + parts.map((part) => Number(part).toString(16).padStart(2, '0')).join('');
+}"""
+
 HAS_PICTURE = f"async (el) => {{ {GOOD} return (await good(picturesIn(el))).length > 0; }}"
 
 
 class Reader:
-    """Somebody before JupyterLab, in whose list of files are the lessons."""
+    """Somebody at JupyterLab, with the lessons in the list of files."""
 
     def __init__(self, page, address: str) -> None:
         self.page = page
@@ -82,16 +90,40 @@ class Reader:
         page.wait_for_selector(".jp-Launcher")  # it comes last, and in front
 
     def problems(self, path: Path) -> list[str]:
-        """Open a notebook, run it from nothing, and say what is not as it is stored."""
+        """Open a notebook and look at it, then run it from nothing. Returns what is not as it is stored."""
         stored = notebooks.read(path)
         open_notebook(self.page, path.name, len(code_cells(stored)))
         try:
+            found = opened_problems(self.page, stored)
             clear(self.page)
             run_all(self.page)
-            found = problems(self.page, stored)
+            found += problems(self.page, stored)
             return found + [f"console: {line}" for line in self.complaints.taken()]
         finally:
             close(self.page)
+
+
+def opened_problems(page, notebook: dict) -> list[str]:
+    """What a reader misses before any cell was run: pictures, tables, and the colours of tables."""
+    found = []
+    for place, (cell, shown) in enumerate(zip(code_cells(notebook), page.evaluate(LOOK), strict=True), 1):
+        html = "".join(_parts(cell, "text/html"))
+        stored = len(_parts(cell, "image/")) + len(re.findall(r"<(?:img|svg)\b", html)), html.count("<table")
+        for kind, count in zip(("pictures", "tables"), stored, strict=True):
+            if shown[kind] != count:
+                found.append(f"cell {place}: as it opens, {shown[kind]} of {count} {kind} are shown")
+        for table, colour in re.findall(r"#(T_[\w-]+) caption \{[^}]*\bcolor: (#\w{6})", html):
+            if page.evaluate(COLOUR_OF, table) not in (colour, None):
+                found.append(f"cell {place}: as it opens, {table} has not its colour")
+    return found
+
+
+def save(page, path: Path) -> bool:
+    """Save the notebook from the menu. Returns whether the file's bytes changed."""
+    before = path.read_bytes()
+    with page.expect_response(lambda answer: answer.request.method == "PUT" and path.name in answer.url):
+        menu(page, "File", "docmanager:save")
+    return path.read_bytes() != before
 
 
 def menu(page, top: str, command: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools import workshop
 from tools.notebooks import ROOT
 
 # Nothing is saved behind the test's back, and every cell is in the page, also far below.
@@ -55,6 +56,7 @@ def copied(folder: Path) -> Path:
     """A project of which nothing is kept: the lessons and what `make lab` runs."""
     for name in ("notebooks", "tools"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    workshop.build(folder / "notebooks", folder / "workshop")
     return folder
 
 

@@ -40,6 +40,50 @@ def test_the_lesson_shows_in_jupyterlab_what_is_stored(reader, path: Path):
     assert reader.problems(path) == []
 
 
+@pytest.fixture
+def opened(chromium, lab):
+    """Open a notebook of the lab in a page of its own, run nothing, and return the page and the file."""
+    pages = []
+
+    def opened(path: str):
+        file = lab.root / path
+        page = chromium.new_page()
+        pages.append(page)
+        reader = lab_page.Reader(page, lab.page_of(str(Path(path).parent)))
+        lab_page.open_notebook(reader.page, file.name, len(lab_page.code_cells(notebooks.read(file))))
+        return page, file
+
+    yield opened
+    for page in pages:
+        page.close()
+
+
+@pytest.mark.parametrize("folder", ["notebooks", "workshop"])
+def test_a_solution_shows_as_it_opens_what_is_stored(opened, folder: str):
+    page, file = opened(f"{folder}/solutions/00_start_here.ipynb")
+    assert lab_page.opened_problems(page, notebooks.read(file)) == []
+    done = page.locator(f"{lab_page.PANEL} b", has_text="✓ done").first
+    assert done.evaluate("it => getComputedStyle(it).backgroundColor") == "rgb(26, 127, 55)"
+
+
+@pytest.mark.parametrize("name", ["11_erasure.ipynb", "exercises/01_one_transaction.ipynb"])
+def test_a_notebook_that_was_only_opened_or_run_stays_as_it_is_when_it_is_saved(opened, name: str):
+    page, file = opened(f"notebooks/{name}")
+    assert lab_page.save(page, file) is False, "opened"
+    if "exercises" not in name:  # what an exercise shows is kept
+        lab_page.run_all(page)
+        assert lab_page.save(page, file) is False, "opened and run"
+
+
+def test_a_notebook_that_somebody_has_edited_is_saved(opened):
+    page, file = opened("notebooks/exercises/02_replay.ipynb")
+    editor = page.locator(f"{lab_page.PANEL} .jp-CodeCell .cm-content").nth(2)
+    editor.click()
+    page.keyboard.type("# my own words\n")
+    assert lab_page.save(page, file) is True
+    assert "# my own words" in file.read_text(encoding="utf-8")
+
+
 def test_there_are_step_widgets_to_be_walked_through():
     cells = [cell for path in LESSONS for cell in lab_page.code_cells(notebooks.read(path))]
     assert any(lab_page.STEPS_CALL in lab_page.source(cell) for cell in cells)

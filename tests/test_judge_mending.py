@@ -16,6 +16,16 @@ def said(capsys):
 def unwritten(naive, key, digest): ...
 
 
+def idle(naive, key, digest):
+    return None
+
+
+def beside(service, key, digest):
+    with service.store.write():
+        pass
+    no_transaction(service, key, digest)
+
+
 def result_first(naive, key, digest):
     with naive.store.write() as db:
         write_result(db, digest)
@@ -74,7 +84,9 @@ def raising(naive, key, digest):
     ("mine", "told"),
     [
         (naive.write_all, "done: cut off at 2 points and called again, there is one result, "),
-        (unwritten, "not yet: called once: results, receipts and messages are (0, 0, 0), not (1, 1, 1)"),
+        (unwritten, "not yet: nothing is filled in here"),
+        (idle, "not yet: called once: results, receipts and messages are (0, 0, 0), not (1, 1, 1)"),
+        (beside, "not yet: UPDATE work runs outside of `with naive.store.write()`; a crash can strike "),
         (
             result_first,
             "not yet: cut off after commit of transaction 1 and called again: results, receipts and messages "
@@ -82,7 +94,10 @@ def raising(naive, key, digest):
         ),
         (message_last, "not yet: cut off after commit of transaction 1 and called again: results, "),
         (message_outside, "not yet: cut off after commit of transaction 1 and called again: results, "),
-        (hidden, "not yet: cut off after commit of transaction 1 and called again: results, "),
+        (
+            hidden,
+            "not yet: cut off before commit of transaction 1, your function catches the fault and goes on",
+        ),
         (message_forgotten, "not yet: called once: results, receipts and messages are (1, 1, 0), "),
         (nested, "not yet: called once, your function ends as failed nested"),
         (no_transaction, "not yet: nothing is written with `with naive.store.write() as db`"),
@@ -106,8 +121,12 @@ def look_inside(naive, key, digest):
         write_message(db, digest)
 
 
+def answers_all(naive, key, digest):
+    return look_inside(naive, key, digest) or naive.saved(key)
+
+
 def look_outside_as_well(naive, key, digest):
-    return naive.saved(key) or look_inside(naive, key, digest)
+    return naive.saved(key) or answers_all(naive, key, digest)
 
 
 def look_twice_outside(service, key, digest):
@@ -145,8 +164,9 @@ TOO_MANY = "results, receipts and messages are (2, 2, 2), not (1, 1, 1)"
 @pytest.mark.parametrize(
     ("mine", "told"),
     [
-        (look_inside, "done: there is one effect, wherever another try of the same call comes in"),
-        (look_outside_as_well, "done: there is one effect, "),
+        (answers_all, "done: there is one effect and every caller gets the receipt, wherever another "),
+        (look_outside_as_well, "done: there is one effect and every caller gets the receipt, "),
+        (look_inside, "not yet: called for the first time: your function does not return the receipt"),
         (
             naive.accept_by_key_alone,
             f"not yet: another try comes before transaction 1 of your call: {TOO_MANY}",
@@ -159,7 +179,7 @@ TOO_MANY = "results, receipts and messages are (2, 2, 2), not (1, 1, 1)"
         (no_answer, "not yet: called again with the same key: your function does not return the receipt"),
         (message_in_another_transaction, "not yet: cut off after commit of transaction 1 and called again: "),
         (naive.write_all, f"not yet: called again with the same key: {TOO_MANY}"),
-        (unwritten, "not yet: called once: "),
+        (unwritten, "not yet: nothing is filled in here"),
         (..., "not yet: nothing is filled in here"),
         (5, "not yet: this needs a function"),
     ],

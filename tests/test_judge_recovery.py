@@ -95,6 +95,10 @@ def closes(contract, **call):
 def blank(contract, **call): ...
 
 
+def idle(contract, **call):
+    return None
+
+
 def raises(contract, **call):
     return call["reference"] / 0
 
@@ -121,8 +125,9 @@ def test_a_recovery_that_is_right_at_once_and_later(answer, capsys):
     [
         (..., "nothing is filled in here"),
         (5, "this needs a function"),
+        (blank, "nothing is filled in here"),
         (
-            blank,
+            idle,
             "after a crash at after_guards your function returns nothing; right is what complete answers",
         ),
         (raises, "after a crash at after_guards your code raised TypeError: "),

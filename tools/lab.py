@@ -3,6 +3,7 @@
 The server's root is the project, so that data/ and receiptlab/ can be looked at beside a lesson.
 """
 
+import contextlib
 import os
 import sys
 import webbrowser
@@ -11,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 START = "notebooks/00_start_here.ipynb"
 SETTINGS = ROOT / "tools/jupyter"  # no question about news over the first lesson, and no calls home
+FOLDERS = ("notebooks", "workshop")
 
 
 def has_browser(platform: str = sys.platform) -> bool:
@@ -36,12 +38,39 @@ def arguments(extra: list[str]) -> list[str]:
         f"--ServerApp.root_dir={ROOT}",
         f"--LabApp.default_url=/lab/tree/{START}",
         "--ServerApp.answer_yes=True",  # Ctrl-C stops it without a question
+        "--ContentsManager.pre_save_hook=tools.notebooks.keep_unchanged",
     ]
     if is_root():
         own.append("--allow-root")
     if not has_browser():
         own.append("--no-browser")
     return own + extra
+
+
+def own_notebooks() -> list[Path]:
+    """The lessons, exercises and solutions, and their copies in the workshop."""
+    names = {path.name for path in ROOT.glob("notebooks/*.ipynb")}
+    return sorted(
+        path for folder in FOLDERS for path in (ROOT / folder).rglob("*.ipynb") if path.name in names
+    )
+
+
+def trust(paths: list[Path]) -> None:
+    """Sign notebooks, so that JupyterLab shows their stored pictures and colours as it opens them.
+
+    The signatures are kept in Jupyter's data folder; no notebook changes.
+    """
+    import nbformat
+    from jupyter_core.paths import jupyter_data_dir
+    from nbformat.sign import NotebookNotary
+
+    folder = Path(jupyter_data_dir())
+    folder.mkdir(parents=True, exist_ok=True)
+    notary = NotebookNotary(data_dir=str(folder))
+    for path in paths:
+        with contextlib.suppress(ValueError):  # somebody's work that is no notebook at the moment
+            notary.sign(nbformat.read(path, as_version=4))
+    notary.store.close()
 
 
 def main() -> None:
@@ -55,6 +84,13 @@ def main() -> None:
     # A terminal in JupyterLab finds this Python, and with it `python -m receiptlab`.
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))  # for the hook
+    try:
+        trust(own_notebooks())
+    except OSError as error:
+        print(
+            f"Pictures appear when you run a cell: the notebooks could not be signed ({error}).", flush=True
+        )
     jupyterlab(told)
 
 

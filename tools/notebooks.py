@@ -116,6 +116,46 @@ def _name_cells(cells: list[dict]) -> None:
             kept.add(cell["id"])
 
 
+# Saving in JupyterLab
+
+
+def keep_unchanged(model: dict, path: str, contents_manager: object) -> None:
+    """Before JupyterLab saves a notebook: save what the file has, where a reader would see no difference.
+
+    JupyterLab writes the kernel's version and the state of widgets into a notebook, so its autosave would
+    change every lesson that somebody opens or runs. A cell that was edited is saved as always.
+    """
+    file = Path(contents_manager.root_dir, path)
+    if model.get("type") != "notebook" or not file.is_file():
+        return
+    stored, given = read(file), model["content"]
+    if _shown_to_reader(stored) != _shown_to_reader(given):
+        return
+    for old, new in zip(stored["cells"], given["cells"], strict=True):
+        if new["metadata"].get("trusted"):
+            old["metadata"]["trusted"] = True  # for the signature; it is not written to the file
+    model["content"] = stored
+
+
+def _shown_to_reader(nb: dict) -> list[dict]:
+    """The cells without the numbers of their execution, each text in one piece."""
+    cells = normalised(nb)["cells"]
+    for cell in cells:
+        cell.pop("execution_count", None)
+        cell["outputs"] = [_whole(output) for output in cell.get("outputs", [])]
+    return cells
+
+
+def _whole(output: dict) -> dict:
+    whole = {key: value for key, value in output.items() if key != "execution_count"}
+    if "text" in output:
+        whole["text"] = joined(output["text"])
+    if "data" in output:
+        texts = output["data"].items()
+        whole["data"] = {mime: joined(value) if _is_text(value) else value for mime, value in texts}
+    return whole
+
+
 # Checking
 
 

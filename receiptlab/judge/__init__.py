@@ -5,7 +5,7 @@ in whatever words it does so. Every check prints one line and raises nothing for
 not filled in yet is `...`.
 """
 
-from receiptlab.judge.answers import predicted, same
+from receiptlab.judge.answers import finds, predicted, same
 from receiptlab.judge.building import guard, guarded, guards
 from receiptlab.judge.cases import changed, like, notices, read, tell, tells_apart
 from receiptlab.judge.interleaving import ends_in, in_every_order
@@ -18,6 +18,7 @@ __all__ = [
     "changed",
     "cut_off",
     "ends_in",
+    "finds",
     "guard",
     "guarded",
     "guards",

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import html
+import inspect
 import re
+import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from types import FunctionType
 
 from receiptlab.caseformat import Case, CaseError
 from receiptlab.cases import own_cases
 from receiptlab.errors import LabError
+from receiptlab.judge.watchdog import TooLong, go_on, within
 from receiptlab.outcomes import WORDS
 from receiptlab.play import play
 from receiptlab.record import Run, Step
@@ -19,23 +26,66 @@ class NotYet(Exception):
 
 
 LONGEST = 600
-"""So much of a line is printed."""
+"""Maximum number of characters of a line that is printed."""
+LIMIT = 20.0
+"""Seconds until a check gives up on a case or a call of a learner's function that does not return."""
+HANGS = """your code did not return within {limit:g} seconds, so the check stopped it. Does it loop forever,
+or wait for a lock that nobody releases? A check may call your function again while the first call is still
+running, as another client would"""
+BEGIN, END = "# your turn", "# until here"
+BLANK = "nothing is filled in here"
+
+BADGE = "padding: 0.1em 0.5em; border-radius: 0.3em; color: #fff; background:"
+COLOURS = {"done": ("✓", "#1a7f37"), "not yet": ("○", "#8f5700")}
 
 
 def say(done: str, not_yet: str = "") -> None:
-    """The one line that a check prints."""
-    line = " ".join((f"not yet: {not_yet}" if not_yet else f"done: {done}").split())
-    print(line if len(line) <= LONGEST else f"{line[:LONGEST]}…")
+    """The one line that a check prints. In a notebook its first word is a badge, green where it is done."""
+    word, text = ("not yet", not_yet) if not_yet else ("done", done)
+    text = " ".join(text.split())
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
+        mark, colour = COLOURS[word]
+        badge = f'<b style="{BADGE} {colour}">{mark} {word}</b>'
+        shown = {"text/plain": f"{word}: {text}", "text/html": f"<div>{badge} {html.escape(text)}</div>"}
+        sys.modules["IPython"].display.display(shown, raw=True)
+    else:
+        print(f"{word}: {text}")
 
 
 def filled(answer: object, form: type | tuple[type, ...] = object, words: str = "") -> object:
     """The answer, if there is one and it is of this form. Raises NotYet for a gap, or says what is needed."""
     empty = isinstance(answer, (list, tuple, dict, str)) and not answer
-    if answer is ... or empty or (isinstance(answer, (list, tuple)) and any(each is ... for each in answer)):
-        raise NotYet("nothing is filled in here")
+    gaps = isinstance(answer, (list, tuple)) and any(each is ... for each in answer)
+    if answer is ... or empty or gaps or (isinstance(answer, FunctionType) and is_blank(answer)):
+        raise NotYet(BLANK)
     if not isinstance(answer, form):
         raise NotYet(f"this needs {words}")
     return answer
+
+
+def is_blank(function: FunctionType) -> bool:
+    """Whether the gap of a function, or the body of one without a gap, still holds nothing but `...`."""
+    try:
+        lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+        words = [line.strip() for line in lines]
+        begin = next((place for place, word in enumerate(words) if word.startswith(BEGIN)), None)
+        if begin is None:
+            body = ast.parse("\n".join(lines)).body[0].body
+        else:
+            end = words.index(END, begin) if END in words[begin:] else len(lines)
+            body = ast.parse(textwrap.dedent("\n".join(lines[begin + 1 : end]))).body
+    except (OSError, TypeError, SyntaxError, AttributeError):
+        return False  # no source, or no plain function: the check itself will say what is wrong
+    return all(_says_nothing(statement) for statement in body)
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    """True for `...`, `name = ...`, a docstring and `pass`."""
+    is_value = isinstance(statement, (ast.Expr, ast.Assign)) and isinstance(statement.value, ast.Constant)
+    if isinstance(statement, ast.Assign):
+        return is_value and statement.value.value is ...
+    return is_value or isinstance(statement, ast.Pass)
 
 
 def checks(check: Callable[..., str]) -> Callable[..., None]:
@@ -43,10 +93,13 @@ def checks(check: Callable[..., str]) -> Callable[..., None]:
 
     @wraps(check)
     def checked(*args: object, **kwargs: object) -> None:
+        limit = LIMIT if _has_code((args, kwargs)) else None
         try:
-            say(check(*args, **kwargs))
+            say(within(limit, lambda: check(*args, **kwargs)))
         except (NotYet, CaseError) as error:
             say("", str(error))
+        except TooLong:
+            say("", HANGS.format(limit=LIMIT))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a learner's answer does, there is one line
@@ -55,21 +108,59 @@ def checks(check: Callable[..., str]) -> Callable[..., None]:
     return checked
 
 
+def _has_code(value: object) -> bool:
+    """Whether there is a function among these arguments."""
+    if isinstance(value, (list, tuple, dict)):
+        return any(map(_has_code, value.values() if isinstance(value, dict) else value))
+    return callable(value) and not isinstance(value, type)
+
+
 STEPS = "the number of each step, such as {3: 'accepted'}"
 
 
 @checks
-def same(about: str, answer: object, truth: object) -> str:
-    """`answer` must be what the run shows. The truth is not printed."""
-    given = tuple(answer) if isinstance(filled(answer), list) else answer
-    if isinstance(given, str) and not isinstance(truth, str):
+def same(about: str, answer: object, truth: object, hint: str = "") -> str:
+    """`answer` must be what the run shows. The truth is not printed. `hint` follows a wrong answer.
+
+    Words may be written with or without hyphens and brackets, and several of them in one text.
+    """
+    wanted = tuple(truth) if isinstance(truth, (list, tuple)) else (truth,)
+    given = _parts(filled(answer), wanted, isinstance(truth, str))
+    if _has_text(given) and not _has_text(wanted):
         raise NotYet(f"{about}: write it without quotes")
-    wanted = tuple(truth) if isinstance(truth, (list, tuple)) else None
-    if wanted is not None and isinstance(given, tuple) and len(given) != len(wanted):
+    if len(wanted) > 1 and len(given) != len(wanted):
         raise NotYet(f"{about}: {len(wanted)} are asked for; you have {len(given)}")
-    if given != (tuple(truth) if isinstance(truth, list) else truth):
-        raise NotYet(f"{about}: {answer!r} is not what the run shows")
+    if [_spelling(each) for each in given] != [_spelling(each) for each in wanted]:
+        raise NotYet(f"{about}: {answer!r} is not what the run shows{hint and f'. {hint}'}")
     return f"{about}: {answer!r}"
+
+
+def _parts(answer: object, wanted: tuple, is_text: bool) -> tuple:
+    """The answer as a tuple, however it was put: "fence, state" for two words, a pair for one text."""
+    if is_text:
+        return (" ".join(map(str, answer)) if isinstance(answer, (list, tuple)) else answer,)
+    if isinstance(answer, str) and len(wanted) > 1 and _has_text(wanted):
+        return tuple(re.split(r"[\s,]+", answer.strip("()[] ")))
+    return tuple(answer) if isinstance(answer, (list, tuple)) else (answer,)
+
+
+def _has_text(values: tuple) -> bool:
+    return any(isinstance(each, str) for each in values)
+
+
+def _spelling(value: object) -> object:
+    return _bare(value) if isinstance(value, str) else value
+
+
+@checks
+def finds(about: str, answer: Callable[..., object], given: object, fits: Callable[[object], bool]) -> str:
+    """`answer(given)` must return something for which `fits` is true. What that would be is not printed."""
+    found = filled(answer, Callable, "a function")(given)
+    if found is None:
+        raise NotYet(f"{about}: your function returns nothing")
+    if not fits(found):
+        raise NotYet(f"{about}: your function returns {found!r}, which does not fit")
+    return f"{about}: {found!r}"
 
 
 @checks
@@ -82,7 +173,7 @@ def predicted(run: Run, answer: Mapping[int, str], steps: Sequence[int] = ()) ->
     for number, words in given.items():
         step = run.steps[number - 1]
         if words is ...:
-            raise NotYet(f"{place(step)}: nothing is filled in here")
+            raise NotYet(f"{place(step)}: {BLANK}")
         _compare(run, step, spelled(words))
     missing = [str(number) for number in steps if number not in given]
     if missing:
@@ -110,8 +201,8 @@ def _compare(run: Run, step: Step, words: list[str]) -> None:
 
 
 def _bare(words: str) -> str:
-    """Without what people put between words: before_commit, key-reused, key reused."""
-    return re.sub(r"[-_ ]", "", words).lower()
+    """Without what people put between words: before_commit, key-reused, refused (fence)."""
+    return re.sub(r"[-_ (),:]", "", words).lower()
 
 
 def _reasons(contract: str) -> list[str]:
@@ -156,13 +247,22 @@ def place(step: Step) -> str:
 
 
 def first_wrong(run: Run) -> str:
-    """The first step that was not as expected, and what was not."""
+    """The first step that was not as expected, and what was not.
+
+    Where the outcome itself is another one, the rest of what differs follows from it and is left out.
+    """
     step = next(step for step in run.steps if step.wrong)
+    ended = [each for each in step.wrong if each.startswith(("outcome: ", "reason: "))]
+    if ended and ended[0].startswith("outcome: "):
+        if len(ended) == 1 and step.reason:
+            ended[0] += f" ({step.reason})"
+        return f"{place(step)}: {'; '.join(ended)}"
     return f"{place(step)}: {'; '.join(step.wrong)}"
 
 
 def attempted(case: Case, guards: dict | None = None) -> Run:
     """The run of a case. What the learner's own code raises is told, and not a traceback."""
+    go_on()
     try:
         return play(case, guards)
     except NotYet:

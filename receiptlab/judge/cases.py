@@ -13,6 +13,7 @@ from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.shape import Contract, Guard
 from receiptlab.hazards.ablation import without
 from receiptlab.judge.answers import (
+    BLANK,
     NotYet,
     attempted,
     checks,
@@ -25,6 +26,7 @@ from receiptlab.judge.answers import (
     step_of,
 )
 from receiptlab.judge.building import resolved
+from receiptlab.record import Step
 
 
 def tell(case: Case | str) -> None:
@@ -67,25 +69,57 @@ def changed(
     answer: Mapping[int, Mapping[str, object]],
     ends: Mapping[int, str],
     only: Sequence[str] = (),
+    steps: Sequence[int] = (),
+    at_most: int = 0,
 ) -> str:
     """Play a case of the lab with some arguments changed, and see whether steps end as `ends` says.
 
-    `answer` has, by the number of the step, what to change; `fault` can be changed too. With `only` nothing
-    but these may be, in one step.
+    `answer` has, by the number of the step, what to change; `fault` can be changed too. `only` names the
+    arguments that may change, `steps` the steps, and `at_most` is how many arguments may change in all.
+    Steps keep their order, so no change may make time run backwards.
     """
     case = load(name)
-    lines = [_line(call) for call in case.calls]
+    before = [_line(call) for call in case.calls]
+    lines = before.copy()
     for given, changes in filled(answer, dict, CHANGES).items():
         number = numbered(given, len(lines))
         lines[number - 1] = _with(lines[number - 1], filled(changes, dict, CHANGES), number, only)
-    if only and len(answer) > 1:
-        raise NotYet(f"change one step, and not {len(answer)}")
+    different = [n for n, (old, new) in enumerate(zip(before, lines, strict=True), 1) if old != new]
+    for number in different:
+        if steps and number not in steps:
+            raise NotYet(f"leave step {number} as it is; change step {' or '.join(map(str, steps))}")
+    count = sum(_differences(before[number - 1], lines[number - 1]) for number in different)
+    if not count:
+        raise NotYet("this is the case as it was; nothing is changed")
+    if at_most and count > at_most:
+        raise NotYet(f"you changed {count} arguments; change {'one' if at_most == 1 else at_most} only")
     run = attempted(read(CONTRACTS[case.contract], lines))
+    _must_go_forwards(before, lines)
     for number, words in ends.items():
         step = step_of(run, number)
         if words.split() not in (reading(step), [step.outcome]):
             raise NotYet(f"{place(step)} must end as {words}, and ends as {' '.join(reading(step))}")
     return f"{name} with your change: {run.story}"
+
+
+def _differences(old: Mapping, new: Mapping) -> int:
+    """How many arguments differ between two lines, the fault included."""
+    changed = sum(old["args"][name] != new["args"][name] for name in old["args"])
+    return changed + (old.get("fault") != new.get("fault"))
+
+
+def _must_go_forwards(before: Sequence[Mapping], lines: Sequence[Mapping]) -> None:
+    """Raises NotYet where a change puts a step at a time before that of an earlier step."""
+    was = [line["args"].get("now") for line in before]
+    times = [line["args"].get("now") for line in lines]
+    for later, now in enumerate(times):
+        for earlier, then in enumerate(times[:later]):
+            if None in (then, now) or then <= now or was[earlier] > was[later]:
+                continue
+            raise NotYet(
+                f"steps keep their order, so time cannot run backwards: step {earlier + 1} is at {then}, and "
+                f"step {later + 1}, which comes after it, is at {now}"
+            )
 
 
 def _line(call: Call) -> dict:
@@ -96,12 +130,12 @@ def _line(call: Call) -> dict:
 
 def _with(line: dict, changes: Mapping[str, object], number: int, only: Sequence[str]) -> dict:
     if ... in changes.values():
-        raise NotYet(f"step {number}: nothing is filled in here")
+        raise NotYet(f"step {number}: {BLANK}")
     for name in changes:
         if name not in (*line["args"], "fault"):
             raise NotYet(f"step {number} has no {name}; it has {', '.join(line['args'])}, and a fault")
         if only and name not in only:
-            raise NotYet(f"step {number}: you may change {' and '.join(only)}, and not {name}")
+            raise NotYet(f"step {number}: you may change {' and '.join(only)}, not {name}")
     args = line["args"] | {name: value for name, value in changes.items() if name != "fault"}
     line = line | {"args": args, "actor": args.get("actor", line["actor"])}
     if "fault" in changes:
@@ -111,6 +145,7 @@ def _with(line: dict, changes: Mapping[str, object], number: int, only: Sequence
 
 
 WRONG = "not yet"
+ONLY_REFUSED = 'a call says only that it is refused; add the reason, as in expect="refused …"'
 
 
 def like(name: str, step: int = 0, expect: str = "", **changes: object) -> dict:
@@ -175,31 +210,42 @@ def _placed(told: str, added: int) -> str:
 
 
 @checks
-def notices(contract: type[Contract], call: str, name: str, answer: str | Sequence[dict]) -> str:
-    """Your case must hold with the contract as it is, and come out otherwise when this guard is left out."""
-    return _apart(
-        contract,
-        answer,
-        without(contract, call, name),
-        f"when {name} is left out of {call}",
-        f"without {name}",
-    )
+def notices(
+    contract: type[Contract], call: str, name: str, answer: str | Sequence[dict], expect: str = ""
+) -> str:
+    """Your case must hold with the contract as it is, and come out otherwise when this guard is left out.
+
+    The call that notices must be one that has to end as `expect` says, where that is given.
+    """
+    guards = without(contract, call, name)
+    return _apart(contract, answer, guards, f"when {name} is left out of {call}", f"without {name}", expect)
 
 
 @checks
 def tells_apart(
-    contract: type[Contract], call: str, guards: Sequence[str | Guard], answer: str | Sequence[dict]
+    contract: type[Contract],
+    call: str,
+    guards: Sequence[str | Guard],
+    answer: str | Sequence[dict],
+    expect: str = "",
 ) -> str:
     """Your case must hold with the contract as it is, and come out otherwise when `call` has these guards.
 
-    Each is the name of one of its own or a function: another order, say, or one guard more.
+    Each is the name of one of its own or a function: another order, say, or one guard more. `expect` is as
+    for `notices`.
     """
     other = contract.GUARDS | {call: resolved(contract, call, guards)}
-    return _apart(contract, answer, other, f"with those guards of {call}", f"with those guards of {call}")
+    with_those = f"with those guards of {call}"
+    return _apart(contract, answer, other, with_those, with_those, expect)
 
 
 def _apart(
-    contract: type[Contract], answer: str | Sequence[dict], other: dict, same: str, differs: str
+    contract: type[Contract],
+    answer: str | Sequence[dict],
+    other: dict,
+    same: str,
+    differs: str,
+    expect: str,
 ) -> str:
     """Play a case with the contract's guards and with others. Raises NotYet where it holds with both."""
     if isinstance(answer, str) and not answer.lstrip().startswith("{"):
@@ -212,6 +258,32 @@ def _apart(
         raise NotYet(f"with the contract as it is, {first_wrong(run)}")
     broken = attempted(case, other)
     if broken.held:
-        hint = "" if any(call.expect for call in case.calls) else "; no call says how it must end (expect=)"
-        raise NotYet(f"your case holds, and comes out the same {same}{hint}")
+        raise NotYet(f"your case holds, and comes out the same {same}{_too_little(case)}")
+    _must_expect(case, next(step for step in broken.steps if step.wrong), expect)
     return f"your case notices: {differs}, {first_wrong(broken)}"
+
+
+def _too_little(case: Case) -> str:
+    """A hint for a case that expects nothing, or less than it could."""
+    if not any(call.expect for call in case.calls):
+        return "; no call says how it must end (expect=)"
+    return f"; {ONLY_REFUSED}" if any(_said(call) == "refused" for call in case.calls) else ""
+
+
+def _must_expect(case: Case, notices: Step, expect: str) -> None:
+    """Raises NotYet unless the step that notices says in full how it has to end."""
+    said = _said(case.calls[notices.number - 1])
+    if said == "refused":
+        raise NotYet(
+            f'{place(notices)} says only that it is refused; add the reason, as in expect="refused …"'
+        )
+    if expect and said != expect:
+        asked = f'the exercise asks for expect="{expect}" there'
+        raise NotYet(
+            f"{place(notices)} is the call that notices, and it expects {said or 'nothing'}; {asked}"
+        )
+
+
+def _said(call: Call) -> str:
+    expected = call.expect or {}
+    return f"{expected.get('outcome', '')} {expected.get('reason', '')}".strip()

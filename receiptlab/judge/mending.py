@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from receiptlab.errors import InjectedFault
+from receiptlab.hazards.stepping import short
 from receiptlab.judge.answers import NotYet, checks, filled, raised
+from receiptlab.judge.watchdog import go_on
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.scenarios.naive import Naive
 from receiptlab.store import POINTS, Store, Transaction
@@ -15,7 +17,8 @@ from receiptlab.values import sha256
 CALL = ("key-1", sha256("result 1"))
 ONCE = (1, 1, 1)
 MOST = 10
-"""So many transactions of one call are cut off."""
+"""Maximum number of transactions of one call that are cut off."""
+WRITING = ("INSERT", "UPDATE", "DELETE", "REPLACE", "WITH")
 
 
 @checks
@@ -30,10 +33,12 @@ def cut_off(answer: Callable[..., object]) -> str:
 
 @checks
 def at_once(answer: Callable[..., object]) -> str:
-    """Your function looks for the receipt of the key and returns it, or writes result, receipt and message.
-    Another try of the same call is made whole just before each transaction of `answer(naive, key, digest)`.
+    """Your function returns the receipt of the key, and writes result, receipt and message first where there
+    is none. Another try of the same call is made whole just before each transaction of
+    `answer(naive, key, digest)`.
 
-    In the end there must be one result with one receipt and one message, also where the call is cut off.
+    In the end there must be one result with one receipt and one message, also where the call is cut off, and
+    every caller must have got the receipt.
     """
     _cut_off(filled(answer, Callable, "a function"))
     for number in range(1, MOST + 1):
@@ -44,7 +49,9 @@ def at_once(answer: Callable[..., object]) -> str:
             when = f"another try comes before transaction {number} of your call"
             _must_be_once(naive, when)
             _must_be_replayed(given, when)
-    return "there is one effect, wherever another try of the same call comes in"
+    with _naive() as naive:
+        _must_be_replayed(_made(answer, naive), "called for the first time")
+    return "there is one effect and every caller gets the receipt, wherever another try comes in"
 
 
 def _looking(write: Callable[..., object]) -> Callable[..., object]:
@@ -55,7 +62,7 @@ def _looking(write: Callable[..., object]) -> Callable[..., object]:
 
 
 def _cut_off(accept: Callable[..., object]) -> str:
-    with _naive() as naive:
+    with _naive() as naive, _watched(naive.store) as outside:
         _ended(_made(accept, naive), "called once")
         _must_be_once(naive, "called once")
         again = _made(accept, naive)
@@ -66,6 +73,10 @@ def _cut_off(accept: Callable[..., object]) -> str:
     ]
     if not cuts:
         raise NotYet("nothing is written with `with naive.store.write() as db`")
+    if outside:
+        raise NotYet(
+            f"{outside[0]} runs outside of `with naive.store.write()`; a crash can strike before the rest"
+        )
     return f"cut off at {len(cuts)} points and called again, there is one result, receipt and message"
 
 
@@ -80,11 +91,16 @@ def _cut(accept: Callable[..., object], point: str, number: int) -> bool:
                 raise InjectedFault(point)
 
         naive.store.reach = reach
-        _made(accept, naive)
+        given = _made(accept, naive)
         if reached.count(point) < number:
             return False
         naive.store.reach = reached.append
-        when = f"cut off {point.replace('_', ' ')} of transaction {number} and called again"
+        cut = f"cut off {point.replace('_', ' ')} of transaction {number}"
+        if given.word != "unknown":
+            raise NotYet(
+                f"{cut}, your function catches the fault and goes on; a process that ended cannot do that"
+            )
+        when = f"{cut} and called again"
         _ended(_made(accept, naive), when)
         _must_be_once(naive, when)
     return True
@@ -94,6 +110,22 @@ def _cut(accept: Callable[..., object], point: str, number: int) -> bool:
 def _naive() -> Iterator[Naive]:
     with contextlib.closing(Store.temporary(Naive.SCHEMA, timeout_ms=100)) as store:
         yield Naive(store)
+
+
+@contextlib.contextmanager
+def _watched(store: Store) -> Iterator[list[str]]:
+    """The statements that write outside of a `with store.write()` block, in a word or two each."""
+    outside: list[str] = []
+
+    def trace(sql: str) -> None:
+        if store._transaction.frame is None and sql.split(maxsplit=1)[0].upper() in WRITING:
+            outside.append(short(sql))
+
+    store.db.set_trace_callback(trace)
+    try:
+        yield outside
+    finally:
+        store.db.set_trace_callback(None)
 
 
 @contextlib.contextmanager
@@ -113,6 +145,7 @@ def _rival(naive: Naive, accept: Callable[..., object], number: int) -> Iterator
 
 
 def _made(accept: Callable[..., object], naive: Naive) -> Outcome:
+    go_on()
     try:
         return attempt(accept, naive, *CALL)
     except Exception as error:

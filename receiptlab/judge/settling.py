@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from receiptlab.contracts.retention import Executed, Retention
 from receiptlab.judge.answers import NotYet, checks, filled, raised
+from receiptlab.judge.watchdog import go_on
 from receiptlab.outcomes import attempt
 from receiptlab.store import Store
 from receiptlab.values import sha256
@@ -79,6 +80,7 @@ def _before(contract: Retention) -> None:
 
 
 def _settle(contract: Watched, answer: Callable[..., object], client: Client, now: int, time: str) -> None:
+    go_on()
     contract.given = None
     try:
         given = attempt(answer, contract, **client.arguments(now))
