@@ -8,7 +8,7 @@ import pytest
 
 from receiptlab import fixture
 from receiptlab.contracts import retention
-from receiptlab.errors import Indefinite, LabError, NotWritten
+from receiptlab.errors import Indefinite, LabError, NotWritten, Refused
 from receiptlab.hazards import diskfault, expecting, filesystem, opening
 from receiptlab.hazards.disk import Disk, DiskFault, Fault
 from receiptlab.hazards.recording import ProvesNothing
@@ -259,6 +259,24 @@ def test_a_contract_that_takes_a_failure_badly_is_found(kind, why):
     assert why in full["witness"]
     if kind is FallsOver:  # it is asked again on a disk that still fails, too
         assert why in for_good["witness"]
+
+
+class KnowsItsOwn(retention.Retention):
+    """It answers again only what the same object was asked before; a restarted process refuses."""
+
+    asked = False
+
+    def execute(self, *args):
+        before, self.asked = self.asked, True
+        done = super().execute(*args)
+        if done.outcome == "replayed" and not before:
+            raise Refused("unknown", "that was somebody else")
+        return done
+
+
+def test_a_retry_that_only_the_same_process_gets_right_is_found():
+    rows = {row["failure"]: row for row in failing("retention", steps=EXECUTE, on=on(KnowsItsOwn))}
+    assert "made again it ended as refused unknown, not as replayed" in rows["broken once"]["witness"]
 
 
 def test_a_transaction_that_stays_open_is_found(monkeypatch):

@@ -23,7 +23,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from receiptlab.errors import LabError
 from receiptlab.hazards import opening, reopening
 from receiptlab.hazards.disk import Disk, Fault, nothing
 from receiptlab.hazards.expecting import Expected, connected, ended_as, expectations
@@ -164,12 +163,9 @@ class Trial:
         wrong = each.wrong(outcome, found)
         if wrong:
             return wrong
-        try:
-            with contextlib.closing(Store.open(path)) as store:
-                store.db.execute("PRAGMA synchronous = OFF")
-                return each.made_again(found.moment, self.life.on(store))
-        except LabError as error:
-            return f"the file could not be opened and used: {error}"
+        with contextlib.closing(Store.open(path)) as store:
+            store.db.execute("PRAGMA synchronous = OFF")
+            return each.made_again(found.moment, self.life.on(store))
 
     def _here(self, each: Expected, outcome: Outcome, store: Store, at: SimpleNamespace) -> str:
         """The same connection goes on: with a disk that still fails, or with one that is well again."""
