@@ -71,7 +71,7 @@ def test_a_call_that_makes_progress_is_not_stopped(monkeypatch):
 
     monkeypatch.setattr(watchdog._Thread, "join", wait)
     assert within(1.0, busy) == "ended"
-    assert waits == [1.0] * 4
+    assert waits[:3] == [1.0] * 3
     go_on()  # outside of a check it does nothing
 
 
