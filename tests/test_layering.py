@@ -12,8 +12,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # From the ground up. A module may import from lower floors, and from its own.
 FLOORS = [
-    {"errors", "record", "engine"},
-    {"values", "outcomes", "fixture", "rows"},
+    {"errors", "record", "engine", "wal"},
+    {"values", "outcomes", "fixture", "process", "rows"},
     {"store"},
     {"contracts"},
     {"hazards"},
@@ -27,9 +27,9 @@ FLOORS = [
     {"cli"},
     {"__main__"},
 ]
-SMALL = [PACKAGE / f"{name}.py" for name in ("store", "fixture", "values", "errors")] + sorted(
-    (PACKAGE / "contracts").glob("*.py")
-)
+SMALL = [
+    PACKAGE / f"{name}.py" for name in ("store", "fixture", "wal", "process", "values", "errors")
+] + sorted((PACKAGE / "contracts").glob("*.py"))
 
 
 def part(path):
