@@ -143,8 +143,8 @@ def no_foreign_wal(path: Path) -> None:
     if found:
         what = (
             f"{found} was left by another file, or by another state of {path.name}; applied to this one it "
-            f"would damage it. Nothing was changed. To go on with {path.name} as it is, move {found.name} away "
-            "(keep it: it holds the last calls of the file that it belongs to), then open again"
+            f"would damage it. Nothing was changed. To go on with {path.name} as it is, move {found.name} "
+            "away (keep it: it holds the last calls of the file that it belongs to), then open again"
         )
         raise NotAFixture("foreign-wal", what)
 

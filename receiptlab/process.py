@@ -54,15 +54,14 @@ def refusal(why: str) -> NotWritten:
 
 def _in_child() -> None:
     """The child may neither use nor close what it inherited: nothing of it is ever let go."""
-    global _lock
     from ctypes import py_object, pythonapi
 
-    _lock = threading.Lock()
     for holder, file in list(_open.items()):
         _inherited.add(file)
         pythonapi.Py_IncRef(py_object(holder.own))
     _open.clear()
+    _lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_in_child)

@@ -285,8 +285,10 @@ class Store:
     def _translated(self, error: sqlite3.Error, committing: bool = False) -> Definite | Indefinite:
         """The lab's word for an error of SQLite: definite, unless COMMIT failed half way.
 
-        A COMMIT that is turned away (locked, a deferred constraint) has written nothing. After
-        any other failure of COMMIT the frames may or may not be in the WAL for the next reader.
+        A COMMIT that is turned away (locked, a deferred constraint) has written nothing. Where the disk
+        is full, the last frame of the transaction is missing in the WAL, or cut: SQLITE_FULL is the
+        answer to a write alone, and without that frame nobody sees the rest. After any other failure
+        of COMMIT the frames may or may not be in the WAL for the next reader.
         """
         code = getattr(error, "sqlite_errorcode", None)
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
@@ -302,7 +304,7 @@ class Store:
         if primary in fixture.DAMAGED:
             what = f"{self.path.name} is damaged ({name}: {error}); stop, and restore a backup"
             return Indefinite("damaged", f"COMMIT failed: {what}") if committing else Damaged(what)
-        if committing and primary != sqlite3.SQLITE_CONSTRAINT:
+        if committing and primary not in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_FULL):
             return Indefinite(name, f"COMMIT failed ({error}); look into the file before you go on")
         return NotWritten(name, f"the transaction was rolled back ({error}); nothing was written")
 
