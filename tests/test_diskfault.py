@@ -88,7 +88,7 @@ def test_a_call_in_two_transactions_is_found():
 def test_an_error_of_sqlite_that_comes_through_is_found(monkeypatch):
     class Raw(retention.Retention):
         def execute(self, *args):
-            self.store.db.execute("PRAGMA user_version = 1")
+            self.store.db.execute(f"PRAGMA application_id = {fixture.APPLICATION_ID}")
             return super().execute(*args)
 
     [full, *_] = failing("retention", on=on(Raw))

@@ -74,7 +74,7 @@ def _now(given: argparse.Namespace) -> int:
 
 
 def _status(given: argparse.Namespace) -> int:
-    with opened(given.db) as store:
+    with opened(given.db, reading=True) as store:
         work = Work(store)
         if given.metrics:
             sys.stdout.write(metrics(work))
@@ -89,7 +89,7 @@ def _status(given: argparse.Namespace) -> int:
 
 
 def _dead(given: argparse.Namespace) -> int:
-    with opened(given.db) as store:
+    with opened(given.db, reading=True) as store:
         page = Work(store).dead(given.after, given.limit)
         rows = [_row(store, look) for look in page.dead]
     columns = ("id", "processor", "its revision", "identity", "revision", "history", "last failure")
@@ -100,7 +100,7 @@ def _dead(given: argparse.Namespace) -> int:
 
 
 def _results(given: argparse.Namespace) -> int:
-    with opened(given.db, *worker.SCHEMA) as store:
+    with opened(given.db, *worker.SCHEMA, reading=True) as store:
         rows = store.read(_RESULTS, (_SHOWN, given.limit))[::-1]
     told = [
         (number, processor, identity[:12], revision, output)
