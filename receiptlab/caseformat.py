@@ -30,7 +30,7 @@ MAX_DEPTH = 5
 MAX_NOTE = 1_000
 """The longest note, in characters."""
 
-FILE_CALLS = ("reopen", "snapshot", "restore")
+FILE_CALLS = ("reopen", "snapshot", "snapshot_without_wal", "restore", "restore_beside_wal")
 """What any case may do with the file: open it anew, keep a copy, put the copy back."""
 
 _HEAD = {"format": int, "case": str, "clause": list, "contract": str, "expected": str, "note": str}
@@ -98,10 +98,11 @@ def read_case(path: str | os.PathLike) -> Case:
 
 
 def _snapshot_first(path: Path, calls: tuple[Call, ...]) -> None:
-    names = [call.call for call in calls]
-    if "restore" in names and "snapshot" not in names[: names.index("restore")]:
-        line = calls[names.index("restore")].line
-        raise CaseError(f"{path}:{line}: restore needs a snapshot before it")
+    kept = False
+    for call in calls:
+        kept = kept or call.call.startswith("snapshot")
+        if call.call in ("restore", "restore_beside_wal") and not kept:
+            raise CaseError(f"{path}:{call.line}: {call.call} needs a snapshot before it")
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict]]:

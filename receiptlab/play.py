@@ -12,6 +12,7 @@ from pathlib import Path
 from receiptlab.caseformat import FILE_CALLS, Call, Case
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.shape import Contract
+from receiptlab.errors import Definite
 from receiptlab.hazards.faults import fault
 from receiptlab.hazards.tampering import TAMPERING
 from receiptlab.outcomes import Outcome, attempt, mismatches
@@ -108,13 +109,36 @@ class _Stage:
         with contextlib.closing(sqlite3.connect(self.copy)) as copy:
             self.observer.store.db.backup(copy)
 
+    def snapshot_without_wal(self) -> None:
+        """Keep what a file copy of the database file by itself would be now."""
+        address = f"{self.path.as_uri()}?mode=ro&immutable=1"  # reads the file only, and keeps SQLite's locks
+        with contextlib.closing(sqlite3.connect(address, uri=True)) as alone:
+            self.copy.write_bytes(alone.serialize())
+
     def restore(self) -> None:
         """End every connection and put the copy in the file's place. Without a copy: nothing happens."""
+        self._restore()
+        self.observer = self.contract(Store.open(self.path))
+
+    def restore_beside_wal(self) -> None:
+        """As if the processes had been killed: the copy takes the file's place, and the WAL stays. Where it
+        is refused, it is removed after that, as the message asks, and the copy is opened."""
+        wal = Path(f"{self.path}-wal")
+        left = wal.read_bytes()  # SQLite has no locks on this one
+        self._restore()
+        wal.write_bytes(left)
+        try:
+            self.observer = self.contract(Store.open(self.path))
+        except Definite:
+            wal.unlink()
+            self.observer = self.contract(Store.open(self.path))
+            raise
+
+    def _restore(self) -> None:
         self.reopen()
         self.observer.store.close()
         if self.copy.exists():
             self.path.write_bytes(self.copy.read_bytes())
-        self.observer = self.contract(Store.open(self.path))
 
 
 @cache
@@ -151,8 +175,8 @@ def _step(record: Recorder, stage: _Stage, call: Call, *, detailed: bool = True)
 
 def _outcome(stage: _Stage, call: Call) -> Outcome:
     if call.call in FILE_CALLS:
-        getattr(stage, call.call)()
-        return Outcome("read")
+        ended = attempt(getattr(stage, call.call))
+        return ended if ended.word == "failed" else Outcome("read")
     actor = stage.actor(call.actor)
     behind = TAMPERING.get(actor.NAME, {}).get(call.call)
     function = partial(behind, actor) if behind else getattr(actor, call.call)

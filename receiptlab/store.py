@@ -8,14 +8,16 @@ One writer at a time, one host: WAL needs shared memory and is no protocol betwe
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import sys
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from receiptlab import fixture
+from receiptlab import fixture, process, wal
 from receiptlab.errors import Damaged, Definite, Indefinite, Locked, NotAFixture, NotWritten
 
 TIMEOUT_MS = 5_000
@@ -26,19 +28,22 @@ _READING = ("SELECT", "PRAGMA", "EXPLAIN")
 class Transaction:
     """What `Store.write` gives. A class and not a generator: it is on the path of every call."""
 
-    __slots__ = ("frame", "store")
+    __slots__ = ("changes", "frame", "store")
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.frame: FrameType | None = None
+        self.changes = 0
 
     def __enter__(self) -> sqlite3.Connection:
         store = self.store
+        store._check_process()
         try:
             if store.db.in_transaction:
                 self._settle(sys._getframe(1))
             store.db.execute("BEGIN IMMEDIATE")
             self.frame = sys._getframe(1)
+            self.changes = store.own.total_changes
         except sqlite3.Error as error:
             raise store._translated(error) from error
         except KeyboardInterrupt:
@@ -57,11 +62,15 @@ class Transaction:
 
     def _commit(self) -> None:
         store, committing = self.store, False
+        store._check_process()
         try:
+            if store.own.total_changes != self.changes:
+                store._stamp()
             store.reach("before_commit")
             committing = True
             store.db.execute("COMMIT")
         except BaseException as error:
+            store._salts = None  # a stamp went with it
             store._roll_back()
             if isinstance(error, sqlite3.Error):
                 raise store._translated(error, committing) from error
@@ -82,18 +91,24 @@ class Transaction:
 class Store:
     """A connection to one fixture file. Make it with `create`, `open` or `temporary`.
 
-    While it is open, do not open, copy or read the file by other means in the same process; see
-    `receiptlab.fixture`.
+    It belongs to the process that opened it: in a forked child every call but `close`, which does nothing
+    there, raises NotWritten (other-process). While it is open, do not open, copy or read the file by other
+    means in the same process; see `receiptlab.fixture`.
     """
 
-    def __init__(self, path: Path, db: sqlite3.Connection, timeout_ms: int) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection | None, timeout_ms: int) -> None:
         self.path = path
-        self.db = db
+        self.db = self.own = db
+        """The connection. A hazard may put something in front of `db`; `own` stays."""
         self.timeout_ms = timeout_ms
+        self._process = os.getpid()
+        self._wal: int | None = None
+        self._salts: bytes | None = None
+        self._close_wal: Callable[[], object] = bool
         self.reach: Callable[[str], None] = _pass
         """Called with the name of each point that a call comes to; a hazard puts itself here."""
         self._transaction = Transaction(self)
-        self._folder: tempfile.TemporaryDirectory | None = None
+        self._remove_folder: Callable[[], object] = bool
 
     @classmethod
     def create(cls, path: str | os.PathLike, schema: tuple[str, ...], timeout_ms: int = TIMEOUT_MS) -> Store:
@@ -101,49 +116,74 @@ class Store:
 
         Raises NotAFixture (exists) when the path or a leftover of SQLite beside it is there;
         whatever is there stays byte for byte as it was. Raises NotWritten when the schema is wrong
-        or the disk is full; then nothing is left behind.
+        or the disk is full; then nothing is left behind. The file gets its name when it is whole.
         """
         path = Path(path).absolute()
-        fixture.new_file(path)
-        store = None
+        making = fixture.new_file(path)
+        published = False
         try:
-            store = cls(path, fixture.connect(path, timeout_ms), timeout_ms)
-            store._fill(schema)
+            cls._made(making, schema, timeout_ms).close()
+            fixture.publish(making, path)
+            published = True
+            return cls.open(path, timeout_ms)
         except BaseException as error:
-            if store is not None:
-                store.close()
-            fixture.remove(path)
+            fixture.remove(path if published else making)
             if isinstance(error, Indefinite):  # a COMMIT that failed; the file that it went into is gone
                 raise NotWritten(error.reason, f"{path.name} could not be made and was removed") from error
             raise
-        return store
 
     @classmethod
-    def open(cls, path: str | os.PathLike, timeout_ms: int = TIMEOUT_MS) -> Store:
+    def open(cls, path: str | os.PathLike, timeout_ms: int = TIMEOUT_MS, reading: bool = False) -> Store:
         """Open a fixture that `create` made.
 
+        With `reading`, a file or folder without write permission will do; then `write` is refused.
         Raises NotAFixture for anything else, with the reason, and leaves the file unchanged: it is
-        looked at without a lock before it is opened. Raises Locked when another program keeps the
-        whole file for itself.
+        looked at without a lock before it is opened. Raises Damaged, and Locked when another program
+        keeps the whole file for itself.
         """
         path = Path(path).absolute()
-        fixture.check(path)
-        return cls(path, fixture.connect(path, timeout_ms), timeout_ms)
+        store = cls(path, None, timeout_ms)
+        process.enter(store, fixture.check(path, reading), lambda: fixture.no_foreign_wal(path))
+        return store._connect(reading)
 
     @classmethod
     def temporary(cls, schema: tuple[str, ...], timeout_ms: int = TIMEOUT_MS) -> Store:
         """A new fixture in a temporary folder of its own, which `close` removes."""
-        folder = tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True)
+        folder = tempfile.mkdtemp(prefix="receiptlab-")
         try:
-            store = cls.create(Path(folder.name) / "fixture.db", schema, timeout_ms)
+            path = Path(folder) / "fixture.db"
+            path.touch()
+            store = cls._made(path, schema, timeout_ms)
         except BaseException:
-            folder.cleanup()
+            shutil.rmtree(folder, ignore_errors=True)
             raise
-        store._folder = folder
+        store._remove_folder = weakref.finalize(store, _remove, folder, os.getpid())
         return store
+
+    @classmethod
+    def _made(cls, path: Path, schema: tuple[str, ...], timeout_ms: int) -> Store:
+        """A fixture in the empty file at `path`, with its tables in the file itself and not only in a WAL."""
+        store, info = cls(path, None, timeout_ms), path.stat()
+        process.enter(store, (info.st_dev, info.st_ino), bool)
+        store._connect()
+        try:
+            store._fill(schema)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _connect(self, reading: bool = False) -> Store:
+        try:
+            self.db = self.own = fixture.connect(self.path, self.timeout_ms, reading)
+        except BaseException:
+            process.leave(self)
+            raise
+        return self
 
     def again(self) -> Store:
         """A second connection to the same file, with the same timeout."""
+        self._check_process()
         return Store.open(self.path, self.timeout_ms)
 
     def write(self) -> Transaction:
@@ -161,6 +201,7 @@ class Store:
         that begins with anything but SELECT, PRAGMA or EXPLAIN."""
         if not sql.lstrip().startswith(_READING):
             raise ValueError("read() takes a SELECT; use write() to change something")
+        self._check_process()
         try:
             return self.db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -198,13 +239,43 @@ class Store:
         return not busy
 
     def close(self) -> None:
-        """Close the connection; a temporary fixture is removed with it. Closing twice is harmless."""
-        self.db.close()
-        if self._folder is not None:
-            self._folder.cleanup()
+        """Close the connection; a temporary fixture is removed with it. Closing twice is harmless. In a
+        forked child nothing happens: the file and its folder are the parent's."""
+        if os.getpid() == self._process:
+            self._close_wal()
+            self.db.close()
+            process.leave(self)
+            self._remove_folder()
+
+    def __reduce__(self) -> str:
+        raise process.refusal(f"a store can't be handed to another process; hand over {self.path.name!r}")
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise process.refusal(f"this store of {self.path.name} was opened in another process")
+
+    def _stamp(self) -> None:
+        """Raise the file's stamp in the open transaction, if it is the first that this store writes into this
+        WAL as it finds it. Why: `receiptlab.wal`. SQLite draws new salts when it begins a WAL anew."""
+        try:
+            if self._wal is None:
+                self._wal = os.open(f"{os.path.realpath(self.path)}-wal", os.O_RDONLY)
+                self._close_wal = weakref.finalize(self, os.close, self._wal)
+            os.lseek(self._wal, wal.SALTS.start, os.SEEK_SET)
+            salts = os.read(self._wal, 8)
+        except OSError:
+            salts = b""
+        if salts != self._salts:
+            version = self.own.execute("PRAGMA user_version").fetchone()[0]
+            stamp = ((version >> 8) + 1) % wal.STAMPS
+            self.own.execute(f"PRAGMA user_version = {stamp << 8 | fixture.SCHEMA_VERSION}")
+            self._salts = salts
 
     def _roll_back(self) -> None:
-        """Undo what the transaction did. Where even that fails, closing the connection undoes it."""
+        """Undo what the transaction did. Where even that fails, closing the connection undoes it. A forked
+        child does neither."""
+        if os.getpid() != self._process:
+            return
         try:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
@@ -214,8 +285,10 @@ class Store:
     def _translated(self, error: sqlite3.Error, committing: bool = False) -> Definite | Indefinite:
         """The lab's word for an error of SQLite: definite, unless COMMIT failed half way.
 
-        A COMMIT that is turned away (locked, a deferred constraint) has written nothing. After
-        any other failure of COMMIT the frames may or may not be in the WAL for the next reader.
+        A COMMIT that is turned away (locked, a deferred constraint) has written nothing. Where the disk
+        is full, the last frame of the transaction is missing in the WAL, or cut: SQLITE_FULL is the
+        answer to a write alone, and without that frame nobody sees the rest. After any other failure
+        of COMMIT the frames may or may not be in the WAL for the next reader.
         """
         code = getattr(error, "sqlite_errorcode", None)
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
@@ -233,7 +306,7 @@ class Store:
         if primary in fixture.DAMAGED:
             what = f"{self.path.name} is damaged ({name}: {error}); stop, and restore a backup"
             return Indefinite("damaged", f"COMMIT failed: {what}") if committing else Damaged(what)
-        if committing and primary != sqlite3.SQLITE_CONSTRAINT:
+        if committing and primary not in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_FULL):
             return Indefinite(name, f"COMMIT failed ({error}); look into the file before you go on")
         return NotWritten(name, f"the transaction was rolled back ({error}); nothing was written")
 
@@ -242,7 +315,8 @@ class Store:
             for statement in schema:
                 db.execute(statement)
             db.execute(f"PRAGMA application_id = {fixture.APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {fixture.SCHEMA_VERSION}")
+            stamp = db.execute("SELECT random()").fetchone()[0] % wal.STAMPS
+            db.execute(f"PRAGMA user_version = {stamp << 8 | fixture.SCHEMA_VERSION}")
         # `open` reads the header from the file itself, so it must not wait in the WAL.
         self.read("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -255,3 +329,9 @@ class Store:
 
 def _pass(point: str) -> None:
     """What is called at a point where no hazard waits."""
+
+
+def _remove(folder: str, process_id: int) -> None:
+    """Remove a temporary folder, unless this is a forked child: it is the parent's."""
+    if os.getpid() == process_id:
+        shutil.rmtree(folder, ignore_errors=True)

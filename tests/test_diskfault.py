@@ -315,7 +315,7 @@ def test_what_is_written_when_the_connection_is_closed_is_found(monkeypatch, las
 def test_an_error_of_sqlite_that_comes_through_is_found(monkeypatch):
     class Raw(retention.Retention):
         def execute(self, *args):
-            self.store.db.execute("PRAGMA user_version = 1")
+            self.store.db.execute(f"PRAGMA application_id = {fixture.APPLICATION_ID}")
             return super().execute(*args)
 
     [full, *_] = failing("retention", on=on(Raw))

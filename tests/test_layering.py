@@ -12,8 +12,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # From the ground up. A module may import from lower floors, and from its own.
 FLOORS = [
-    {"errors", "record", "engine"},
-    {"values", "outcomes", "fixture", "rows", "output_file"},
+    {"errors", "record", "engine", "wal"},
+    {"values", "outcomes", "fixture", "process", "rows", "output_file"},
     {"store"},
     {"contracts"},
     {"hazards"},
@@ -27,9 +27,9 @@ FLOORS = [
     {"cli"},
     {"__main__"},
 ]
-SMALL = [PACKAGE / f"{name}.py" for name in ("store", "fixture", "values", "errors")] + sorted(
-    (PACKAGE / "contracts").glob("*.py")
-)
+SMALL = [
+    PACKAGE / f"{name}.py" for name in ("store", "fixture", "wal", "process", "values", "errors")
+] + sorted((PACKAGE / "contracts").glob("*.py"))
 
 
 def part(path):
@@ -95,7 +95,7 @@ def code_lines(path):
 
 
 def test_the_small_part_can_be_read_in_an_evening():
-    assert sum(len(code_lines(path)) for path in SMALL) <= 2_350
+    assert sum(len(code_lines(path)) for path in SMALL) <= 2_800
 
 
 def test_pandas_and_matplotlib_are_in_show_alone():

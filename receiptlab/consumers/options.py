@@ -81,10 +81,10 @@ def name(option: str, rule: str) -> Callable[[str], str]:
     return check
 
 
-def opened(path: str, *more: str) -> Store:
-    """The fixture, with the tables of work and those of `more`. Raises Unusable where it lacks them, and
-    what `Store.open` raises."""
-    store = Store.open(path)
+def opened(path: str, *more: str, reading: bool = False) -> Store:
+    """The fixture, with the tables of work and those of `more`; with `reading` as `Store.open` has it.
+    Raises Unusable where it lacks the tables, and what `Store.open` raises."""
+    store = Store.open(path, reading=reading)
     try:
         store.require((*Work.SCHEMA, *more))
     except NotAFixture as error:

@@ -98,7 +98,7 @@ def _now(given: argparse.Namespace) -> int:
 
 
 def _status(given: argparse.Namespace) -> int:
-    with opened(given.db) as store:
+    with opened(given.db, reading=True) as store:
         work = Work(store)
         if given.metrics:
             sys.stdout.write(metrics(work, given.horizon, _now(given)))
@@ -118,7 +118,7 @@ def _status(given: argparse.Namespace) -> int:
 
 
 def _dead(given: argparse.Namespace) -> int:
-    with opened(given.db) as store:
+    with opened(given.db, reading=True) as store:
         work = Work(store)
         page = work.dead(given.after, given.limit)
         rows = [_row(work, look) for look in page.dead]
@@ -130,7 +130,7 @@ def _dead(given: argparse.Namespace) -> int:
 
 
 def _results(given: argparse.Namespace) -> int:
-    with opened(given.db, *worker.SCHEMA) as store:
+    with opened(given.db, *worker.SCHEMA, reading=True) as store:
         rows = store.read(_RESULTS, (_SHOWN, given.limit))[::-1]
     told = [
         (number, processor, identity[:12], revision, output)

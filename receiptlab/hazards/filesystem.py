@@ -179,6 +179,10 @@ class Connection:
     def in_transaction(self) -> bool:
         return self._db.in_transaction
 
+    @property
+    def total_changes(self) -> int:
+        return self._db.total_changes()
+
     def close(self) -> None:
         """Close it. An error in that is SQLite's to forget, as sqlite3 does."""
         self.closed = True

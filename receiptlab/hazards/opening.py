@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from receiptlab import fixture
 from receiptlab.errors import LabError
@@ -76,7 +77,8 @@ def _tried(call: Callable[[], None]) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _over(disk: Disk, setting: Setting) -> Iterator[None]:
-    """Let `fixture.connect` come to this disk. The look at the header is at the real file."""
+    """Let `fixture.connect` come to this disk. The header is read from the real file, so that one gets what
+    is on the disk whenever a connection closes."""
     from receiptlab.hazards.filesystem import Connection
 
     real = fixture.sqlite3
@@ -86,6 +88,13 @@ def _over(disk: Disk, setting: Setting) -> Iterator[None]:
             return real.connect(address, **how)
         db = Connection(disk, setting.pages)
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        close, path = db.close, Path(unquote(urlsplit(address).path))
+
+        def closed() -> None:
+            close()
+            path.write_bytes(disk.files()[NAME])
+
+        db.close = closed
         return db
 
     told = {"Error": real.Error, "sqlite_version_info": real.sqlite_version_info}

@@ -8,6 +8,7 @@ from receiptlab.record import Run
 from receiptlab.scenarios import (
     at_once,
     crash_points,
+    database_file,
     disks,
     every_order,
     fixture,
@@ -25,6 +26,7 @@ from receiptlab.scenarios import (
 
 SCENARIOS: tuple[Callable[[], Run], ...] = (
     *fixture.SCENARIOS,
+    *database_file.SCENARIOS,
     *at_once.SCENARIOS,
     *going_wrong.SCENARIOS,
     *versions.SCENARIOS,

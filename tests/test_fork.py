@@ -1,0 +1,244 @@
+"""F-7: a store belongs to the process that opened it."""
+
+import copy
+import gc
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from receiptlab.contracts.owner import SCHEMA, Owner
+from receiptlab.errors import Definite, NotWritten
+from receiptlab.store import Store
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+ROW = (
+    "INSERT INTO work VALUES ('shop', 'order-17', 1, 1, 'policy-1', 0, 0, NULL, NULL, 'ready', 'open', 0, 0)"
+)
+
+
+def forked(call):
+    """What the call in a forked child comes to: the reason that it was refused with, or "accepted"."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        told = "accepted"
+        try:
+            call()
+        except Definite as error:
+            told = getattr(error, "reason", str(error))
+        except BaseException as error:
+            told = repr(error)
+        os.write(writing, told.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with open(reading, "rb") as told:
+        return told.read().decode()
+
+
+def write(store):
+    with store.write() as db:
+        db.execute(ROW)
+
+
+CALLS = {
+    "write": write,
+    "read": lambda store: store.read("SELECT 1"),
+    "pack": Store.pack,
+    "again": Store.again,
+    "open": lambda store: Store.open(store.path),
+    "require": lambda store: store.require(SCHEMA),
+    "a call": lambda store: Owner(store).revoke("shop", 1),
+    "a linked name": lambda store: Store.open(store.path.with_name("link.db")),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_every_call_in_a_forked_child_is_refused(store, call):
+    store.path.with_name("link.db").symlink_to(store.path)
+    write(store)
+    assert forked(lambda: call(store)) == "other-process"
+    store.close()
+    with Store.open(store.path) as store:
+        assert store.read("SELECT count(*) FROM work") == [(1,)]
+
+
+def test_the_child_touches_nothing_of_sqlite(store):
+    """The check comes first: a connection that must not be used isn't."""
+
+    class Untouchable:
+        def __getattr__(self, name):
+            os._exit(7)
+
+    def child():
+        store.db = Untouchable()
+        for call in (CALLS["write"], CALLS["read"], CALLS["pack"], CALLS["again"]):
+            with pytest.raises(NotWritten, match="other-process"):
+                call(store)
+        store.close()
+
+    assert forked(child) == "accepted"
+
+
+@pytest.mark.parametrize("ends", ["well", "badly"])
+def test_a_transaction_open_at_the_fork_stays_the_parents(store, ends):
+    """The child leaves the `with` too. It neither commits nor rolls back."""
+    with store.write() as db:
+        db.execute(ROW)
+        child = os.fork()
+        if not child:
+            try:
+                stop = ValueError() if ends == "badly" else None
+                if store._transaction.__exit__(type(stop), stop, None) is None and ends == "badly":
+                    os._exit(0)
+            except NotWritten as error:
+                os._exit(0 if error.reason == "other-process" else 3)
+            os._exit(4)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        db.execute("UPDATE work SET revision = 2")
+    with store.again() as second:
+        assert second.read("SELECT revision FROM work") == [(2,)]
+
+
+def test_a_file_closed_before_the_fork_can_be_opened_in_the_child(tmp_path):
+    path = tmp_path / "fixture.db"
+    Store.create(path, SCHEMA).close()
+
+    def child():
+        with Store.open(path) as store:
+            write(store)
+
+    assert forked(child) == "accepted"
+    with Store.open(path) as store:
+        assert store.read("SELECT count(*) FROM work") == [(1,)]
+
+
+def test_another_file_can_be_opened_in_the_child(store, tmp_path):
+    assert forked(lambda: Store.create(tmp_path / "other.db", SCHEMA).close()) == "accepted"
+
+
+def test_the_grandchild_is_refused_too_and_so_is_a_child_that_let_its_store_go(tmp_path):
+    store = Store.create(tmp_path / "fixture.db", SCHEMA)
+
+    def child():
+        nonlocal store
+        path, store = store.path, None
+        gc.collect()
+        assert forked(lambda: Store.open(path)) == "other-process"
+        Store.open(path)
+
+    assert forked(child) == "other-process"
+    store.close()
+
+
+LEAVES = """
+import gc, os, sys
+from receiptlab.store import Store
+store = Store.{how}
+with store.write() as db:
+    db.execute("INSERT INTO t VALUES (1)")
+child = os.fork()
+if not child:
+    if "{end}" == "close":
+        store.close()
+    if "{end}" == "collected":
+        del store, db
+        gc.collect()
+    sys.exit()  # the interpreter ends as usual: what it ends must not be the parent's
+os.waitpid(child, 0)
+with store.write() as db:
+    db.execute("INSERT INTO t VALUES (2)")
+print(store.path.exists(), sorted(os.listdir(store.path.parent)))
+with store.again() as second:
+    print(second.read("SELECT count(*) FROM t"))
+store.close()
+print(store.path.exists())
+"""
+
+
+@pytest.mark.parametrize("end", ["exit", "close", "collected"])
+@pytest.mark.parametrize("where", ["temporary", "own"])
+def test_a_child_that_ends_takes_nothing_from_its_parent(tmp_path, end, where):
+    schema = "('CREATE TABLE t (a INTEGER NOT NULL) STRICT',)"
+    how = f"temporary({schema})" if where == "temporary" else f"create('fixture.db', {schema})"
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVES.format(how=how, end=end)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    files = ["fixture.db", "fixture.db-shm", "fixture.db-wal"]
+    assert done.stdout.splitlines() == [f"True {files}", "[(2,)]", str(where == "own")]
+
+
+OUTLIVES = """
+import os, signal, subprocess, sys, time
+from receiptlab.store import Store
+store = Store.create("fixture.db", ("CREATE TABLE t (a INTEGER NOT NULL) STRICT",))
+with store.write() as db:
+    db.execute("INSERT INTO t VALUES (1)")
+go, parent_gone = os.pipe()
+if os.fork():
+    store.close()
+    os._exit(0)
+os.close(parent_gone)
+os.read(go, 1)  # the parent is gone
+code = '''
+import os
+from receiptlab.store import Store
+store = Store.open("fixture.db")
+with store.write() as db:
+    db.execute("INSERT INTO t VALUES (2)")
+os._exit(0)
+'''
+subprocess.run([sys.executable, "-c", code], check=True)
+open("ready", "w").close()
+sys.exit()
+"""
+
+
+def test_a_child_that_outlives_its_parent_takes_no_wal_from_others(tmp_path):
+    """Nobody else has the file open then, so closing the inherited connection would remove the WAL by its
+    name: the one of a service that was killed meanwhile, with a row that was acknowledged."""
+    done = subprocess.Popen([sys.executable, "-c", OUTLIVES], cwd=tmp_path, stdout=subprocess.PIPE)
+    done.communicate(timeout=60)  # the pipe is closed when the child has ended too
+    assert (tmp_path / "ready").exists()
+    with Store.open(tmp_path / "fixture.db") as store:
+        assert store.read("SELECT count(*) FROM t") == [(2,)]
+
+
+@pytest.mark.parametrize("how", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_store_cannot_be_handed_to_another_process(store, how):
+    for each in (store, Owner(store)):
+        with pytest.raises(NotWritten, match="other-process") as refused:
+            how(each)
+            if how is copy.copy:
+                how(store)  # a copy of the contract is one on the same store
+        assert "hand over" in str(refused.value)
+
+
+SPAWNS = """
+import multiprocessing, sys
+from receiptlab.errors import NotWritten
+from receiptlab.store import Store
+def work(store):
+    print("ran", flush=True)
+if __name__ == "__main__":
+    with Store.temporary(("CREATE TABLE t (a INTEGER NOT NULL) STRICT",)) as store:
+        try:
+            multiprocessing.get_context("spawn").Process(target=work, args=(store,)).start()
+        except NotWritten as error:
+            print(error.reason)
+"""
+
+
+def test_multiprocessing_gets_the_same_answer(tmp_path):
+    (tmp_path / "spawns.py").write_text(SPAWNS)
+    done = subprocess.run(
+        [sys.executable, "spawns.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+    )  # fmt: skip
+    assert done.stdout.split() == ["other-process"], done.stderr
