@@ -217,6 +217,11 @@ def _dispatch_steps() -> tuple[Step, ...]:
         Step("close_entry", lambda at: at.dispatch.close_entry(2, "given-up", "asked", 80)),
         *done(3, 90),
         send(100, keyed=False),
+        *done(4, 101),
+        Step("send", lambda at: at.dispatch.send(_answer(at, lost), 1, 102, base=0)),
+        Step("send", lambda at: at.dispatch.send(_answer(at, far), 1, 103, base=0)),
+        Step("send", lambda at: at.dispatch.send(_answer(at, lost), 1, 104, max_attempts=2)),
+        Step("close_entry", lambda at: at.dispatch.close_entry(4, "happened", "asked", 104)),
         Step(
             "claim",
             lambda at: at.owner.claim("shop", "order-1", "a", 105, 150),
