@@ -192,8 +192,8 @@ class _Knowing:
 
 def _dispatch_steps() -> tuple[Step, ...]:
     def send(now: int, error: Exception | None = None, **how: object) -> Step:
-        parts = 2 if how else 1
-        return Step("send", lambda at: at.dispatch.send(_answer(at, error), 1, now, **how), parts)
+        parts = 2 if "keyed" in how else 1
+        return Step("send", lambda at: at.dispatch.send(_answer(at, error), 1, now, base=0, **how), parts)
 
     def done(number: int, now: int) -> tuple[Step, ...]:
         name, key = f"order-{number}", f"k-{number}"
@@ -218,9 +218,9 @@ def _dispatch_steps() -> tuple[Step, ...]:
         *done(3, 90),
         send(100, keyed=False),
         *done(4, 101),
-        Step("send", lambda at: at.dispatch.send(_answer(at, lost), 1, 102, base=0)),
-        Step("send", lambda at: at.dispatch.send(_answer(at, far), 1, 103, base=0)),
-        Step("send", lambda at: at.dispatch.send(_answer(at, lost), 1, 104, max_attempts=2)),
+        send(102, lost),
+        send(103, far),
+        send(104, lost, max_attempts=2),
         Step("close_entry", lambda at: at.dispatch.close_entry(4, "happened", "asked", 104)),
         Step(
             "claim",
