@@ -261,7 +261,7 @@ def _draw_counts(axes, step: Step, before: tuple, y: int, names: tuple[str, ...]
             ha="center",
             va="top" if several else "center",
             fontsize=8 if several else 9,
-            linespacing=1.05,
+            linespacing=1.05 if several else None,
             weight="bold" if changed else "normal",
             color=BLACK if changed else GREY,
             zorder=4,
