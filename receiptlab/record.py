@@ -110,7 +110,7 @@ class Run:
 
 
 class Recorder:
-    """Collects steps into a Run, numbered from 1."""
+    """Collects steps into a Run, numbered from 1. Raises ValueError where two counts have one name."""
 
     def __init__(self, title: str, *, clauses=(), contract="", kind="holds", count_names=(), name="") -> None:
         self.head = {
@@ -121,6 +121,9 @@ class Recorder:
             "kind": kind,
             "count_names": tuple(count_names),
         }
+        names = self.head["count_names"]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two counts have one name: {', '.join(names)}")
         self.steps: list[Step] = []
 
     def add(self, actor: str, call: str, now: int | None, outcome: str, **facts: object) -> Step:

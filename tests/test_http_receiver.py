@@ -1028,7 +1028,7 @@ def writer(service):
 
 def test_what_is_owed_is_sent_and_acknowledged(service, store, owed, heard):
     receive = over_http(service.url, writer(service), 5_000)
-    assert owed.send(receive, 10, 200) == (2, 0, 0, "")
+    assert owed.send(receive, 10, 200) == (2, 0, 0, 0, "")
     assert owed.owed(10) == []
     assert store.read("SELECT key, subject, revision, fence FROM effect ORDER BY id") == [("shop/key-1", "shop/order-1", 2, 1), ("shop/key-2", "shop/order-2", 2, 1)]  # fmt: skip
 
@@ -1036,9 +1036,10 @@ def test_what_is_owed_is_sent_and_acknowledged(service, store, owed, heard):
 def test_an_answer_that_is_lost_leaves_the_message_owed(service, store, owed):
     receive = over_http(service.url, writer(service), 5_000)
     cut(service, "after_commit")
-    assert owed.send(receive, 10, 200) == (0, 0, 0, "no-answer")
-    assert (len(owed.owed(10)), effects(store)) == (2, 1)
-    assert owed.send(receive, 10, 201) == (2, 0, 0, "")
+    assert owed.send(receive, 10, 200) == (1, 0, 0, 1, "")
+    assert [(entry.state, entry.told) for entry in owed.delayed()] == [("unanswered", "no-answer")]
+    assert (len(owed.owed(10)), effects(store)) == (1, 2)
+    assert owed.send(receive, 10, 2_000) == (1, 0, 0, 0, "")
     assert (len(owed.owed(10)), effects(store), owed.reconciliation()) == (0, 2, [])
 
 
@@ -1046,7 +1047,7 @@ def test_without_keys_a_look_up_says_what_became_of_a_lost_answer(service, store
     receive = over_http(service.url, writer(service), 5_000)
     look_up = look_up_over_http(service.url, "shop", 5_000)
     cut(service, "after_commit")
-    assert owed.send(receive, 10, 200, keyed=False, look_up=look_up) == (2, 0, 0, "")
+    assert owed.send(receive, 10, 200, keyed=False, look_up=look_up) == (2, 0, 0, 0, "")
     assert (effects(store), owed.reconciliation()) == (2, [])
     assert owed.store.read("SELECT told FROM dispatch ORDER BY outbox") == [("found by a look-up",), ("",)]
     with pytest.raises(Refused, match="not-found"):

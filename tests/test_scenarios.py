@@ -3,6 +3,7 @@
 import pytest
 
 from receiptlab.contracts.owner import Owner
+from receiptlab.record import Recorder
 from receiptlab.scenarios import SCENARIOS, at_once, going_wrong
 from receiptlab.scenarios.lab import Lab
 from tests.conftest import all_runs
@@ -41,6 +42,13 @@ def test_every_witness_has_a_counterexample():
 def test_a_scenario_gives_the_same_run_each_time(scenario):
     first = scenario().to_dict()
     assert all(scenario().to_dict() == first for _ in range(10))
+
+
+def test_no_two_counts_of_a_run_have_one_name():
+    """A table would keep the last of them."""
+    with pytest.raises(ValueError, match="two counts have one name: effects, effects"):
+        Recorder("two of them", count_names=("effects", "effects"))
+    assert [run.name for run in all_runs() if len(set(run.count_names)) < len(run.count_names)] == []
 
 
 def test_a_fault_of_a_scenario_that_never_strikes_is_not_as_expected():

@@ -79,6 +79,18 @@ def test_nothing_in_an_output_changes_from_machine_to_machine():
         assert not re.search(r"0x[0-9a-f]{6,}|/tmp|<dc:date>", text)
 
 
+def test_a_timeline_labels_the_counts_of_more_than_one_file():
+    words = words_in(show.timeline(scenario("two-owners-of-one-lease")))
+    assert "copy 1, 1, 1" in words and "receiver 0" in words
+    assert "1, 1, 1" in words_in(show.timeline(case("O-02-answer-lost")))
+
+
+def test_a_table_has_a_column_for_each_count():
+    run = scenario("two-owners-of-one-lease")
+    row = show.table(run).frame.iloc[3]
+    assert tuple(row[name] for name in run.count_names) == run.steps[3].counts == (1, 1, 1, 0, 0, 0, 0)
+
+
 def test_the_outcome_table_has_the_columns_of_a_step():
     frame = show.table(case("O-07-same-holder-wrong-fence")).frame
     assert list(frame) == ["#", "actor", "call", "now", "outcome", "reason", "results", "receipts", "outbox"]

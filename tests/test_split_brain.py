@@ -10,7 +10,8 @@ from collections import Counter
 
 import pytest
 
-from receiptlab.contracts.dispatch import SCHEMA, Dispatch, to_file
+from receiptlab.contracts.claims import backoff
+from receiptlab.contracts.dispatch import BASE, CAP, SCHEMA, Dispatch, to_file
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import GUARDS, Receiver
 from receiptlab.errors import InjectedFault, Locked, NotAFixture, NotWritten, Refused, WrongArgument
@@ -23,6 +24,8 @@ from receiptlab.store import Store
 from receiptlab.values import sha256
 
 CLAIM = {"scope": "shop", "actor": "worker-a", "now": 10, "until": 1_000}
+LATER = 10_000_000
+"""A time at which every message that was put off is due again."""
 RESULT = {"scope": "shop", "actor": "worker-a", "revision": 1, "epoch": 1, "policy": "policy-1", "now": 20}
 
 
@@ -132,8 +135,8 @@ def history(seed, folder, without=""):
             at.store.close()
             parties[number] = Party(at.store.path)
     for party in parties:
-        for _ in range(3):
-            send(drawn, party, receiver, 99)
+        for late in range(1, 4):
+            send(drawn, party, receiver, late * LATER)
         party.store.close()
     effects = Counter(subject for (subject,) in receiver.store.read("SELECT subject FROM effect"))
     receiver.store.close()
@@ -145,7 +148,7 @@ def send(drawn, party, receiver, now):
     points = ("", "", "after_receiver", "after_mark", "before_commit", "after_commit")
     mine, theirs = drawn.choice(points), drawn.choice(("", "", "before_commit", "after_commit"))
     with contextlib.suppress(InjectedFault), crash_at(party.store, mine), crash_at(receiver.store, theirs):
-        party.dispatch.send(to_file(party.dispatch, receiver, now), 10, now)
+        party.dispatch.send(to_file(party.dispatch, receiver, now), 10, now, base=2, cap=8)
 
 
 def restored(drawn, party, receiver, number, now, without):
@@ -243,14 +246,14 @@ def test_a_receiver_that_is_missing_locked_or_another_file(party, receiver, tmp_
         with pytest.raises(Locked):
             receiver.register(SHOP, "host-2", 1)
         sent = party.dispatch.send(to_file(party.dispatch, receiver, 1), 10, 1)
-        assert sent == (0, 0, 0, "SQLITE_BUSY"), "nothing reached it, so all is still owed"
-    assert party.dispatch.send(to_file(party.dispatch, receiver, 2), 10, 2).acknowledged == 2
+        assert sent == (0, 0, 0, 0, "SQLITE_BUSY"), "nothing reached it, so all is still owed"
+    assert party.dispatch.send(to_file(party.dispatch, receiver, 2), 10, LATER).acknowledged == 2
 
 
 def test_neither_copy_can_make_a_restore_receipt(party):
     """There is no table for one in an owner's file, and the receiver's contract does not open it."""
     tables = party.store.read("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
-    assert [name for (name,) in tables] == ["dispatch", "outbox", "receipt", "work", "writer"]
+    assert [name for (name,) in tables] == ["attempt", "dispatch", "outbox", "receipt", "work", "writer"]
     with pytest.raises(NotAFixture):
         Receiver(party.store)
 
@@ -269,10 +272,10 @@ def test_messages_go_in_order_and_resume_after_a_stop(party, receiver):
             raise NotWritten("unreachable", "no way")
         receive(message)
 
-    assert party.dispatch.send(once, 10, 1) == (1, 0, 0, "unreachable")
-    assert party.dispatch.send(once, 10, 2) == (1, 0, 0, "")
+    assert party.dispatch.send(once, 10, 1) == (1, 0, 0, 0, "unreachable")
+    assert party.dispatch.send(once, 10, LATER) == (1, 0, 0, 0, "")
     assert went == [1, 2, 2]
-    assert party.dispatch.send(once, 10, 3) == (0, 0, 0, "")
+    assert party.dispatch.send(once, 10, 2 * LATER) == (0, 0, 0, 0, "")
     assert receiver.counted()[1] == 2
 
 
@@ -301,7 +304,7 @@ def test_without_keys_and_look_up_a_stop_in_the_middle_is_unclear_and_never_sent
     with crash_at(party.store, "after_receiver"), pytest.raises(InjectedFault):
         party.dispatch.send(sent.append, 1, 1, keyed=False)
     assert len(sent) == 1
-    assert party.dispatch.send(sent.append, 10, 2, keyed=False) == (1, 0, 1, "")
+    assert party.dispatch.send(sent.append, 10, 2, keyed=False) == (1, 0, 1, 0, "")
     assert [message.outbox for message in sent] == [1, 2], "the first is not sent again"
     assert [(entry.outbox, entry.state) for entry in party.dispatch.reconciliation()] == [(1, "unclear")]
 
@@ -316,10 +319,10 @@ def test_a_look_up_that_cannot_be_asked_sends_nothing(party):
     def look_up(message):
         raise NotWritten("unreachable", "no way")
 
-    for _ in range(3):
-        told = party.dispatch.send(receive, 10, 1, keyed=False, look_up=look_up)
-        assert told[:3] == (0, 0, 0)
-    assert sent == [1], "asked again each time, and not sent again"
+    for number in range(3):
+        told = party.dispatch.send(receive, 10, number * LATER, keyed=False, look_up=look_up)
+        assert told == (0, 0, 0, 2, "")
+    assert sent == [1, 2], "asked again each time, and not sent again"
     assert len(party.dispatch.owed(10)) == 2
 
 
@@ -373,7 +376,7 @@ def test_the_longest_names_of_an_owner_are_no_obstacle(party, receiver):
     party.owner.add(**call, now=0)
     party.owner.claim(**CLAIM | {"scope": longest, "work": longest})
     party.owner.accept(**RESULT | call | {"key": longest, "fence": 1, "result_digest": sha256("x")})
-    assert party.dispatch.send(to_file(party.dispatch, receiver, 1), 10, 1) == (3, 0, 0, "")
+    assert party.dispatch.send(to_file(party.dispatch, receiver, 1), 10, 1) == (3, 0, 0, 0, "")
 
 
 def test_a_look_up_that_is_refused_for_another_reason_is_no_answer(party):
@@ -386,9 +389,9 @@ def test_a_look_up_that_is_refused_for_another_reason_is_no_answer(party):
     def look_up(message):
         raise Refused("writer-fenced", "not for you")
 
-    for _ in range(2):
-        party.dispatch.send(receive, 1, 1, keyed=False, look_up=look_up)
-    assert sent == [1]
+    for now in (1, LATER):
+        party.dispatch.send(receive, 10, now, keyed=False, look_up=look_up)
+    assert sent == [1, 2]
 
 
 def test_when_a_writer_was_fenced_stays_as_it_was(receiver):
@@ -418,9 +421,9 @@ def test_what_never_reached_the_receiver_is_not_unclear(party):
     def unreachable(message):
         raise NotWritten("unreachable", "no way")
 
-    assert party.dispatch.send(unreachable, 10, 1, keyed=False) == (0, 0, 0, "unreachable")
+    assert party.dispatch.send(unreachable, 10, 1, keyed=False) == (0, 0, 0, 0, "unreachable")
     sent = []
-    assert party.dispatch.send(sent.append, 10, 2, keyed=False) == (2, 0, 0, "")
+    assert party.dispatch.send(sent.append, 10, LATER, keyed=False) == (2, 0, 0, 0, "")
     assert [message.outbox for message in sent] == [1, 2]
 
 
@@ -465,6 +468,468 @@ def test_a_look_up_whose_answer_is_lost_is_no_answer_whatever_it_says(party):
     def look_up(message):
         raise InjectedFault("not-found")
 
+    for now in (1, LATER):
+        party.dispatch.send(receive, 10, now, keyed=False, look_up=look_up)
+    assert sent == [1, 2]
+
+
+# A message that cannot be delivered (D-2).
+
+
+def another(party, number, key):
+    """One more result of the same work. An owner allows one, so its row is put back by hand."""
+    with party.store.write() as db:
+        db.execute("UPDATE work SET state = 'ready', revision = 1 WHERE work = ?", (f"work-{number}",))
+    claim = party.owner.claim(work=f"work-{number}", **CLAIM)
+    return result(party, number, claim.fence, key)
+
+
+class Poison:
+    """A receiver that fails for one key, with this error. `got` has the keys of the others."""
+
+    def __init__(self, error, key="shop/key-1"):
+        self.error, self.key, self.got, self.tried = error, key, [], 0
+
+    def __call__(self, message):
+        if message.key == self.key:
+            self.tried += 1
+            raise self.error
+        self.got.append(message.key)
+
+
+def states(party):
+    return [state for (state,) in party.store.read("SELECT state FROM dispatch ORDER BY outbox")]
+
+
+ERRORS = [
+    TimeoutError("too slow"),
+    ValueError("\ud800\n\x1b"),
+    InjectedFault("after_commit"),
+    NotWritten("SQLITE_TOOBIG", "too big"),
+    WrongArgument("digest", "is wrong"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_message_that_cannot_be_delivered_blocks_no_other(party, error, keyed):
+    work(party, 3)
+    result(party, 3, 1)
+    poison = Poison(error)
+    party.dispatch.send(poison, 10, 1, keyed=keyed)
+    assert poison.got == ["shop/key-2", "shop/key-3"]
+    assert states(party)[1:] == ["acknowledged"] * 2
+    assert party.dispatch.send(poison, 10, 2, keyed=keyed) == (0, 0, 0, 0, "")
+    assert poison.tried == 1, "it waits for its time"
+
+
+def test_a_message_is_parked_after_its_attempts_and_an_operator_decides(party, receiver):
+    poison, now, dues = Poison(TimeoutError("too slow")), 100, []
+    for _ in range(3):
+        sent = party.dispatch.send(poison, 10, now, max_attempts=3, base=10, cap=15)
+        assert (sent.failed, sent.stopped) == (1, "")
+        entry = party.dispatch.look(1)
+        dues.append(entry.due and entry.due - now)
+        now = entry.due or now
+    wait = [backoff("shop/key-1", number, 10, 15) for number in (1, 2)]
+    assert dues == [*wait, None]
+    assert 5 <= wait[0] <= 10 and 7 <= wait[1] <= 15
+    assert entry == party.dispatch.reconciliation()[0]
+    times = (100, 100 + wait[0], 100 + sum(wait))
+    history = tuple(f"{number} at {at}: TimeoutError" for number, at in enumerate(times, 1))
+    assert entry == (1, "shop/key-1", "parked", "TimeoutError", None, history, 0)
+    assert party.dispatch.owed(10) == []
+    party.dispatch.send(poison, 10, LATER)
+    assert poison.tried == 3, "a parked message is not sent by itself"
+    party.dispatch.close_entry(1, "send-again", "it is repaired", LATER)
+    assert (party.dispatch.look(1).state, party.dispatch.look(1).told) == (
+        "owed",
+        "send-again: it is repaired",
+    )
+    assert party.dispatch.send(poison, 10, LATER, max_attempts=3).failed == 1
+    assert party.dispatch.look(1).state == "parked", "one more attempt, and no more"
+    assert len(party.dispatch.look(1).history) == 4
+    party.dispatch.close_entry(1, "send-again", "now it is", LATER)
+    assert party.dispatch.send(to_file(party.dispatch, receiver, LATER), 10, LATER).acknowledged == 1
+
+
+def test_one_attempt_parks_at_once_where_one_is_allowed(party):
+    assert party.dispatch.send(Poison(OSError()), 10, 1, max_attempts=1) == (1, 0, 0, 1, "")
+    assert states(party) == ["parked", "acknowledged"]
+    party.dispatch.close_entry(1, "given-up", "nobody wants it", 2)
+    assert party.dispatch.reconciliation() == party.dispatch.owed(10) == []
+
+
+def test_a_message_that_waits_is_listed_and_can_be_given_up(party):
+    party.dispatch.send(Poison(OSError()), 10, 1)
+    [entry] = party.dispatch.delayed()
+    assert (entry.state, entry.told, entry.due) == (
+        "unanswered",
+        "OSError",
+        1 + backoff("shop/key-1", 1, BASE, CAP),
+    )
+    assert party.dispatch.reconciliation() == []
+    assert [message.outbox for message in party.dispatch.owed(10)] == [1]
+    party.dispatch.close_entry(1, "given-up", "nobody wants it", 2)
+    assert party.dispatch.delayed() == party.dispatch.owed(10) == []
+
+
+def test_an_outage_counts_no_attempts_and_parks_nothing(party, receiver):
+    for number in (3, 4, 5):
+        work(party, number)
+        result(party, number, 1)
+    tried = []
+
+    def away(message):
+        tried.append(message.outbox)
+        raise NotWritten("unreachable", "no way")
+
+    for now in range(100):
+        assert party.dispatch.send(away, 10, now * LATER, max_attempts=1)[:4] == (0, 0, 0, 0)
+    assert len(tried) == 200, "at the second message in a row it stops"
+    assert {entry.state for entry in party.dispatch.delayed()} == {"waiting"}
+    assert party.store.read("SELECT max(attempts) FROM dispatch") == [(0,)]
+    to = to_file(party.dispatch, receiver, 1)
+    assert party.dispatch.send(to, 10, 100 * LATER) == (5, 0, 0, 0, "")
+
+
+def test_messages_that_reach_nobody_do_not_block_however_many_they_are(party):
+    for number in (3, 4, 5):
+        work(party, number)
+        result(party, number, 1)
+    got = []
+
+    def receive(message):
+        if message.outbox < 5:
+            raise NotWritten("SQLITE_TOOBIG", "too big")
+        got.append(message.outbox)
+
+    for _ in range(3):
+        party.dispatch.send(receive, 10, 1)
+    assert got == [5]
+
+
+def test_an_open_message_holds_back_its_own_subject_and_no_other(party):
+    another(party, 1, "key-1b")
+    another(party, 1, "key-1c")
+    poison = Poison(TimeoutError())
+    assert [message.key for message in party.dispatch.owed(10)] == ["shop/key-1", "shop/key-2"]
+    party.dispatch.send(poison, 10, 1, max_attempts=2)
+    assert poison.got == ["shop/key-2"]
+    assert [(entry.state, entry.behind) for entry in party.dispatch.delayed()] == [("unanswered", 2)]
+    assert [party.dispatch.look(outbox).due for outbox in (3, 4)] == [None, None]
+    party.dispatch.send(poison, 10, LATER, max_attempts=2)
+    assert [(entry.state, entry.behind) for entry in party.dispatch.reconciliation()] == [("parked", 2)]
+    assert poison.got == ["shop/key-2"]
+    party.dispatch.close_entry(1, "given-up", "nobody wants it", LATER)
     for _ in range(2):
-        party.dispatch.send(receive, 1, 1, keyed=False, look_up=look_up)
-    assert sent == [1]
+        party.dispatch.send(poison, 10, LATER)
+    assert poison.got == ["shop/key-2", "shop/key-1b", "shop/key-1c"]
+
+
+@pytest.mark.parametrize("verdict", ["happened", "given-up", "send-again"])
+def test_an_unclear_message_holds_back_its_subject_until_an_operator_decides(party, verdict):
+    another(party, 1, "key-1b")
+    party.dispatch.send(Poison(TimeoutError()), 10, 1, keyed=False)
+    assert [(entry.state, entry.behind) for entry in party.dispatch.reconciliation()] == [("unclear", 1)]
+    sent = []
+    party.dispatch.send(sent.append, 10, 2, keyed=False)
+    assert sent == []
+    party.dispatch.close_entry(1, verdict, "asked", 3)
+    for now in (4, 5):
+        party.dispatch.send(sent.append, 10, now, keyed=False)
+    assert [message.key[-2:] for message in sent] == (["-1", "1b"] if verdict == "send-again" else ["1b"])
+
+
+def test_a_refused_message_lets_the_next_of_its_subject_pass(party):
+    another(party, 1, "key-1b")
+    poison = Poison(Refused("fence", "no"))
+    party.dispatch.send(poison, 10, 1)
+    party.dispatch.send(poison, 10, 1)
+    assert poison.got == ["shop/key-2", "shop/key-1b"]
+    assert [(entry.state, entry.behind) for entry in party.dispatch.reconciliation()] == [("refused", 0)]
+    party.dispatch.close_entry(1, "send-again", "asked", 2)
+    assert [message.key for message in party.dispatch.owed(10)] == ["shop/key-1"]
+
+
+def test_a_look_up_goes_before_a_second_attempt_whoever_made_the_first(party):
+    """A receiver without keys is asked, even where the first attempt was made by somebody who trusted its keys."""
+    poison, asked = Poison(TimeoutError()), []
+    party.dispatch.send(poison, 10, 1)
+    told = party.dispatch.send(poison, 10, LATER, keyed=False, look_up=asked.append)
+    assert (told, [message.key for message in asked]) == ((1, 0, 0, 0, ""), ["shop/key-1"])
+    assert poison.tried == 1
+
+
+def test_two_dispatchers_that_fail_at_the_same_attempt_count_it_once(party):
+    other, poison = Party(party.store.path), Poison(TimeoutError())
+
+    def receive(message):
+        if message.outbox == 1 and not poison.tried:
+            other.dispatch.send(poison, 1, 1)
+        poison(message)
+
+    party.dispatch.send(receive, 1, 1)
+    other.store.close()
+    assert poison.tried == 2
+    assert party.dispatch.look(1).history == ("1 at 1: TimeoutError",)
+
+
+def test_a_dispatcher_that_stops_while_it_counts_an_attempt_has_not_counted_it(party):
+    with pytest.raises(InjectedFault), crash_at(party.store, "after_attempt"):
+        party.dispatch.send(Poison(TimeoutError()), 1, 1)
+    assert (party.dispatch.look(1).state, party.dispatch.look(1).history) == ("owed", ())
+
+
+@pytest.mark.parametrize("point", ["after_mark", "before_commit", "after_commit"])
+def test_an_acknowledgement_is_there_once_it_is_committed(party, receiver, point):
+    """And the next message of the subject is due in the same moment."""
+    another(party, 1, "key-1b")
+    with pytest.raises(InjectedFault), crash_at(party.store, point):
+        party.dispatch.send(to_file(party.dispatch, receiver, 1), 1, 1)
+    row = party.store.read("SELECT state, told, changed_at FROM dispatch WHERE outbox = 1")
+    due = party.store.read("SELECT due FROM dispatch WHERE outbox = 3")
+    assert (row, due) == (
+        ([("acknowledged", "", 1)], [(0,)]) if point == "after_commit" else ([("owed", "", 20)], [(None,)])
+    )
+
+
+def test_ctrl_c_is_no_failed_attempt(party):
+    with pytest.raises(KeyboardInterrupt):
+        party.dispatch.send(Poison(KeyboardInterrupt()), 10, 1)
+    assert states(party) == ["owed", "owed"]
+
+
+def test_what_is_told_of_any_error_is_plain_and_short(party):
+    party.dispatch.send(Poison(InjectedFault("\ud800\n\x1b" * 100)), 10, 1)
+    told = party.dispatch.look(1).told
+    assert told.isascii() and told.isprintable() and len(told) == 200
+
+
+@pytest.mark.parametrize("now", [2**63 - 2, 2**63 - 1])
+def test_the_end_of_time_is_no_obstacle(party, now):
+    party.dispatch.send(Poison(TimeoutError()), 10, now)
+    assert party.dispatch.look(1).due == 2**63 - 1
+
+
+def test_a_message_that_is_not_there_is_on_no_list(party):
+    with pytest.raises(Refused, match="not-found"):
+        party.dispatch.look(7)
+    for verdict in ("happened", "send-again", "given-up"):
+        with pytest.raises(Refused, match="not-found"):
+            party.dispatch.close_entry(1, verdict, "not sent yet", 1)
+
+
+# Which answer stands against which (the sending side's guards against each other).
+
+LEARNED = ["acknowledged", "refused", "unclear"]
+
+
+@pytest.mark.parametrize("later", LEARNED)
+@pytest.mark.parametrize("earlier", [*LEARNED, "closed", "parked"])
+def test_what_a_slower_dispatcher_learns_changes_only_what_it_may(party, earlier, later):
+    """An acknowledgement goes over everything but a decision; nothing goes over an acknowledgement, and a
+    refusal gives way to an acknowledgement only."""
+    other = Party(party.store.path)
+    ends = {"acknowledged": None, "refused": Refused("fence", "no"), "unclear": TimeoutError()}
+
+    def receive(message):
+        if message.outbox == 2:
+            return
+        if earlier == "closed":
+            other.dispatch.send(Poison(Refused("fence", "no")), 1, 10, keyed=False)
+            other.dispatch.close_entry(1, "given-up", "enough", 11)
+        elif earlier == "parked":
+            other.dispatch.send(Poison(TimeoutError()), 1, 10, max_attempts=1)
+        elif ends[earlier]:
+            other.dispatch.send(Poison(ends[earlier]), 1, 10, keyed=earlier != "unclear")
+        else:
+            other.dispatch.send(lambda message: None, 1, 10)
+        if ends[later]:
+            raise ends[later]
+
+    party.dispatch.send(receive, 10, 20, keyed=later != "unclear")
+    other.store.close()
+    over = earlier in ("unclear", "parked") or (earlier, later) == ("refused", "acknowledged")
+    wanted = later if over else earlier
+    [(state, told, changed_at)] = party.store.read(
+        "SELECT state, told, changed_at FROM dispatch WHERE outbox = 1"
+    )
+    words = {"acknowledged": "", "refused": "fence", "unclear": "the answer was lost"}
+    words |= {"closed": "given-up: enough", "parked": "TimeoutError"}
+    assert (state, told) == (wanted, words[wanted])
+    assert changed_at == (20 if over else 11 if earlier == "closed" else 10)
+
+
+def test_lists_are_in_the_order_of_the_outbox(party):
+    for number in (3, 4):
+        work(party, number)
+        result(party, number, 1)
+    with party.store.write() as db:
+        for outbox in (3, 1, 4, 2):
+            db.execute("UPDATE dispatch SET state = 'parked', due = NULL WHERE outbox = ?", (outbox,))
+    assert [entry.outbox for entry in party.dispatch.reconciliation()] == [1, 2, 3, 4]
+    with party.store.write() as db:
+        for state, due, outbox in (
+            ("waiting", 9, 4),
+            ("unanswered", 8, 2),
+            ("sending", 7, 3),
+            ("waiting", 6, 1),
+        ):
+            db.execute("UPDATE dispatch SET state = ?, due = ? WHERE outbox = ?", (state, due, outbox))
+    assert [entry.outbox for entry in party.dispatch.delayed()] == [1, 2, 3, 4]
+    assert [message.outbox for message in party.dispatch.owed(3)] == [1, 3, 2], "what is due first"
+
+
+def test_a_jump_keeps_to_its_scope(party, receiver):
+    """Work of the same name in another scope is other work."""
+    party.owner.add("other", "work-1", 1, 1, "policy-1", 0)
+    effect = {
+        "owner": SHOP,
+        "generation": 1,
+        "instance": "host-1",
+        "key": "k",
+        "digest": sha256("k"),
+        "now": 1,
+    }
+    receiver.apply(**effect | {"subject": "other/work-1", "revision": 9, "fence": 40})
+    party.dispatch.jump(receiver, 5)
+    here, there = (party.owner.look(scope, "work-1") for scope in ("shop", "other"))
+    assert (here.fence, here.revision, here.state) == (2, 2, "result-recorded")
+    assert (there.fence, there.revision, there.state) == (41, 9, "result-recorded")
+
+
+# The receiver's rows.
+
+
+def test_the_file_itself_keeps_a_key_of_an_owner_unique(receiver):
+    """The guards look first, so that no call of the contract reaches this; a write past them does."""
+    receiver.register(SHOP, "host-1", 0)
+    row = "INSERT INTO effect VALUES (NULL, 'shop', 'k', 1, 's', 1, 1, ?, 0)"
+    with receiver.store.write() as db:
+        db.execute(row, (sha256("a"),))
+    with pytest.raises(NotWritten, match="UNIQUE"), receiver.store.write() as db:
+        db.execute(row, (sha256("b"),))
+
+
+def test_without_its_replay_guard_a_receiver_still_has_one_effect(receiver):
+    """The unique key turns a second effect into an error."""
+    receiver.register(SHOP, "host-1", 0)
+    guards = GUARDS | {"apply": tuple(each for each in GUARDS["apply"] if each.__name__ != "replay")}
+    lax = Receiver(receiver.store, guards)
+    effect = (SHOP, 1, "host-1", "k", "s", 1, 1, sha256("k"))
+    lax.apply(*effect, 1)
+    with pytest.raises(NotWritten, match="UNIQUE"):
+        lax.apply(*effect, 2)
+    assert receiver.counted()[1] == 1
+
+
+def test_refusals_have_a_count_and_their_first_and_last_time(receiver):
+    receiver.register(SHOP, "host-1", 0)
+    for now in (5, 7, 6):
+        with pytest.raises(Refused, match="writer-unknown"):
+            receiver.apply(SHOP, 1, f"host-{now}", "k", "s", 1, 1, sha256("k"), now)
+    rows = receiver.store.read("SELECT generation, reason, times, first_at, last_at FROM refusal")
+    assert rows == [(0, "writer-unknown", 3, 5, 6)]
+
+
+def test_the_restore_receipt_says_how_often_and_keeps_the_order_of_the_first_time(receiver):
+    receiver.register(SHOP, "host-1", 0)
+    receiver.register(SHOP, "copy-1", 1)
+    for key in ("k-2", "k-1", "k-2", "k-3", "k-2"):
+        with pytest.raises(Refused, match="writer-fenced"):
+            receiver.apply(SHOP, 1, "host-1", key, "s", 1, 1, sha256(key), 2)
+    told = receiver.issue(SHOP, 2, "copy-1", "fence", 3).facts()
+    assert told["writers"][0]["refused"] == [
+        "k-2: writer-fenced, 3 times",
+        "k-1: writer-fenced",
+        "k-3: writer-fenced",
+    ]
+
+
+def test_who_was_refused_before_it_was_registered_was_a_stranger_then(receiver):
+    with pytest.raises(Refused, match="writer-unknown"):
+        receiver.apply(SHOP, 1, "host-1", "k", "s", 1, 1, sha256("k"), 0)
+    receiver.register(SHOP, "host-1", 1)
+    told = receiver.issue(SHOP, 1, "host-1", "fence", 2).facts()
+    assert (told["writers"][0]["refused"], told["refused of strangers"]) == ([], ["k: writer-unknown"])
+
+
+# What a call costs, in steps of SQLite's virtual machine: no clock, the same each time.
+
+
+def steps(store, call):
+    """How many steps the call takes."""
+    counted = []
+    store.db.set_progress_handler(lambda: counted.append(1), 1)
+    with contextlib.suppress(Refused):
+        call()
+    store.db.set_progress_handler(None, 1)
+    return len(counted)
+
+
+def receiver_costs(rows):
+    with Store.temporary(Receiver.SCHEMA) as store:
+        receiver, digest = Receiver(store), sha256("x")
+        receiver.register(SHOP, "host-1", 0)
+        with store.write() as db:
+            effect = "INSERT INTO effect VALUES (NULL, 'shop', ?, 1, 's', 0, 0, ?, 0)"
+            db.executemany(effect, ((f"k-{number}", digest) for number in range(rows)))
+            refusal = "INSERT INTO refusal VALUES (NULL, 'shop', ?, 1, 'fence', 1, 0, 0)"
+            db.executemany(refusal, ((f"k-{number}",) for number in range(rows)))
+            writer = "INSERT INTO writer VALUES ('other', ?, ?, 0, iif(? < ?, 0, NULL))"
+            db.executemany(writer, ((n, f"host-{n}", n, rows) for n in range(1, rows + 1)))
+        here = (SHOP, 1, "host-1")
+        return {
+            "new": steps(store, lambda: receiver.apply(*here, "new", "s", 0, 0, digest, 1)),
+            "replay": steps(store, lambda: receiver.apply(*here, "k-7", "s", 0, 0, digest, 1)),
+            "reused": steps(store, lambda: receiver.apply(*here, "k-7", "s", 0, 1, digest, 1)),
+            "stranger": steps(store, lambda: receiver.apply(SHOP, 9, "x", "k", "s", 0, 0, digest, 1)),
+            "look_up": steps(store, lambda: receiver.look_up(SHOP, "k-7")),
+            "known": steps(store, lambda: receiver.known(SHOP, "s")),
+            "register": steps(store, lambda: receiver.register("other", "one more", 1)),
+        }
+
+
+def dispatch_costs(rows):
+    """What is owed stays the same: 20 messages; what else there is grows."""
+    with Store.temporary(SCHEMA) as store:
+        dispatch, digest = Dispatch(store), sha256("x")
+        with store.write() as db:
+            db.execute(
+                "INSERT INTO work VALUES ('s', 'w', 1, 1, 'p', 0, 1, NULL, NULL, 'ready', 'open', 1, 0)"
+            )
+            for number in range(rows + 20):
+                command = f'{{"scope":"s","key":"{number}","work":"{number}","fence":1}}'
+                receipt = "INSERT INTO receipt VALUES (NULL, 's', ?, 'w', ?, ?, 2, ?, 0)"
+                db.execute(receipt, (str(number), command, digest, digest))
+                db.execute("INSERT INTO outbox VALUES (NULL, 'result-recorded', ?, 0)", (str(number + 1),))
+            db.execute("UPDATE dispatch SET subject = subject || outbox, due = 0")
+            for state, kept, due in (("acknowledged", 0, None), ("owed", 1, None), ("waiting", 2, LATER)):
+                sql = "UPDATE dispatch SET state = ?, due = ? WHERE outbox <= ? AND outbox % 3 = ?"
+                db.execute(sql, (state, due, rows, kept))
+            held = "UPDATE dispatch SET subject = 'held' WHERE outbox <= ? AND outbox % 3 = 1"
+            db.execute(held, (rows,))
+        costs = {
+            "owed": steps(store, lambda: dispatch.owed(10)),
+            "send": steps(store, lambda: dispatch.send(lambda message: None, 2, 1)),
+            "refused": steps(
+                store, lambda: dispatch.send(Poison(Refused("fence", "no"), f"s/{rows + 2}"), 1, 1)
+            ),
+            "failed": steps(store, lambda: dispatch.send(Poison(OSError(), f"s/{rows + 3}"), 1, 1)),
+            "look": steps(store, lambda: dispatch.look(rows + 3)),
+            "reconciliation": steps(store, dispatch.reconciliation),
+            "close": steps(store, lambda: dispatch.close_entry(rows + 3, "happened", "asked", 2)),
+        }
+        [ended] = store.read(
+            "SELECT group_concat(state, ' ') FROM dispatch WHERE outbox > ? LIMIT 1", (rows,)
+        )
+        assert ended[0].startswith("acknowledged acknowledged closed unanswered owed")
+        return costs
+
+
+@pytest.mark.parametrize("costs", [receiver_costs, dispatch_costs])
+def test_a_call_costs_the_same_however_many_rows_there_are(costs):
+    few, many = costs(300), costs(6_000)
+    assert {name: many[name] for name in few if many[name] > 1.5 * few[name]} == {}
+    assert min(few.values()) > 5

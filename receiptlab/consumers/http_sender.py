@@ -166,4 +166,6 @@ def _no(status: int, kind: str, told: dict) -> Refused | NotWritten | Unanswered
         return Unanswered("no-receiver", f"status {status}, and no word of a receiver")
     if status in _WROTE_NOTHING:
         return NotWritten(reason, detail)
-    return Refused(reason, detail) if 400 <= status < 500 else Unanswered(reason, detail)
+    fields = told.get("fields")  # of key-reused: what differs
+    named = tuple(map(str, fields)) if isinstance(fields, list) else ()
+    return Refused(reason, detail, named) if 400 <= status < 500 else Unanswered(reason, detail)

@@ -2,10 +2,14 @@
 
 It has a database of its own and knows nothing of the owner's tables. It hands out writer identities: an
 owner's name, a generation that rises by one, and the name of the instance that asked. A new identity
-fences the ones before it. It keeps an effect by its operation key, and every refusal. What an owner
-restored from a backup cannot know, it knows: that is why it alone can write the restore receipt.
+fences the ones before it. It keeps an effect by its operation key, and counts the refusals of each key. What
+an owner restored from a backup cannot know, it knows: that is why it alone can write the restore receipt.
 
 An identity tells writers apart. It is no secret: who knows it can show it.
+
+Refusals take one row for each owner, key, generation and reason, however often they are repeated. Any caller
+can make up a generation and an instance, so all writers that were never registered share generation 0. A
+caller that makes up a new key for each request still adds a row each time.
 """
 
 from __future__ import annotations
@@ -31,14 +35,22 @@ SCHEMA = (
         accepted_at INTEGER NOT NULL, UNIQUE (owner, key),
         FOREIGN KEY (owner, generation) REFERENCES writer (owner, generation)) STRICT""",
     """CREATE TABLE refusal (
-        id INTEGER NOT NULL PRIMARY KEY, owner TEXT NOT NULL, generation INTEGER NOT NULL,
-        instance TEXT NOT NULL, key TEXT NOT NULL, reason TEXT NOT NULL,
-        refused_at INTEGER NOT NULL) STRICT""",
+        id INTEGER NOT NULL PRIMARY KEY, owner TEXT NOT NULL, key TEXT NOT NULL, generation INTEGER NOT NULL,
+        reason TEXT NOT NULL, times INTEGER NOT NULL, first_at INTEGER NOT NULL, last_at INTEGER NOT NULL,
+        UNIQUE (owner, key, generation, reason)) STRICT""",
     """CREATE TABLE restoration (
         id INTEGER NOT NULL PRIMARY KEY, owner TEXT NOT NULL, generation INTEGER NOT NULL,
         document TEXT NOT NULL, issued_at INTEGER NOT NULL, UNIQUE (owner, generation)) STRICT""",
-    "CREATE INDEX effect_by_subject ON effect (owner, subject)",
+    # The highest fence and the highest revision of a subject are the ends of these indexes.
+    "CREATE INDEX effect_by_fence ON effect (owner, subject, fence)",
+    "CREATE INDEX effect_by_revision ON effect (owner, subject, revision)",
 )
+
+NOBODY = 0
+"""The generation under which the refusals of writers that were never registered are counted."""
+
+NAMED = ("subject", "revision", "fence", "digest")
+"""What a key stands for."""
 
 ENFORCED = ("fence", "isolation")
 """What kept the old instance away: the receiver's fence, or that it cannot reach the receiver."""
@@ -132,12 +144,14 @@ def writer_fenced(call: SimpleNamespace, seen: Seen) -> None:
 
 
 def key_reused(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.saved and seen.saved[-2:] != (call.subject, call.digest):
-        raise Refused("key-reused", "this operation key named another effect; take a new key")
+    if seen.saved:
+        before = zip(NAMED, seen.saved[3:], strict=True)
+        if fields := tuple(name for name, value in before if getattr(call, name) != value):
+            raise Refused("key-reused", "this operation key named another effect; take a new key", fields)
 
 
 def replay(call: SimpleNamespace, seen: Seen) -> Effect | None:
-    return Effect(*seen.saved[:-2], outcome="replayed") if seen.saved else None
+    return Effect(*seen.saved[:3], outcome="replayed") if seen.saved else None
 
 
 def fence(call: SimpleNamespace, seen: Seen) -> None:
@@ -161,23 +175,26 @@ GUARDS = {
 
 _ASKED = "SELECT generation, fenced_at FROM writer WHERE owner = :owner AND instance = :instance"
 _LAST = "SELECT coalesce(max(generation), 0) FROM writer WHERE owner = :owner"
-_FENCE = "UPDATE writer SET fenced_at = :now WHERE owner = :owner AND fenced_at IS NULL"
+_FENCE = "UPDATE writer SET fenced_at = :now WHERE owner = :owner AND generation = :last"
 _REGISTER = "INSERT INTO writer VALUES (:owner, :generation, :instance, :now, NULL)"
 _WRITER = "SELECT instance, fenced_at FROM writer WHERE owner = :owner AND generation = :generation"
-_SAVED = "SELECT id, generation, accepted_at, subject, digest FROM effect WHERE owner = :owner AND key = :key"
+_SAVED = """SELECT id, generation, accepted_at, subject, revision, fence, digest FROM effect
+    WHERE owner = :owner AND key = :key"""
 _HIGHEST = "SELECT max(fence) FROM effect WHERE owner = :owner AND subject = :subject"
 _EFFECT = """INSERT INTO effect (owner, key, generation, subject, revision, fence, digest, accepted_at)
     VALUES (:owner, :key, :generation, :subject, :revision, :fence, :digest, :now)"""
-_REFUSAL = """INSERT INTO refusal (owner, generation, instance, key, reason, refused_at)
-    VALUES (:owner, :generation, :instance, :key, :reason, :now)"""
+_REFUSAL = """INSERT INTO refusal (owner, key, generation, reason, times, first_at, last_at)
+    VALUES (:owner, :key, :known, :reason, 1, :now, :now)
+    ON CONFLICT (owner, key, generation, reason)
+    DO UPDATE SET times = times + 1, last_at = excluded.last_at"""
 _ISSUED = "SELECT id, document FROM restoration WHERE owner = :owner AND generation = :generation"
 _WRITERS = "SELECT generation, instance, fenced_at FROM writer WHERE owner = :owner ORDER BY generation"
 _ACCEPTED = "SELECT generation, key FROM effect WHERE owner = :owner ORDER BY id"
-_REFUSED = "SELECT generation, instance, key, reason FROM refusal WHERE owner = :owner ORDER BY id"
+_REFUSED = "SELECT generation, key, reason, times FROM refusal WHERE owner = :owner ORDER BY id"
 _ISSUE = """INSERT INTO restoration (owner, generation, document, issued_at)
     VALUES (:owner, :generation, :document, :now)"""
-_KNOWN = """SELECT coalesce(max(fence), 0), coalesce(max(revision), 0) FROM effect
-    WHERE owner = :owner AND subject = :subject"""
+_KNOWN = """SELECT coalesce((SELECT max(fence) FROM effect WHERE owner = :owner AND subject = :subject), 0),
+    coalesce((SELECT max(revision) FROM effect WHERE owner = :owner AND subject = :subject), 0)"""
 
 
 def _see_asked(db: Connection, call: SimpleNamespace) -> Seen:
@@ -237,8 +254,9 @@ class Receiver(Contract):
     ) -> Effect:
         """Have the effect, once for an operation key of an owner; or find the answer of the first time.
 
-        Refused, in this order: writer-unknown, writer-fenced, key-reused, fence (lower than one that came
-        with an effect on this subject). A refusal has no effect, and is recorded.
+        Refused, in this order: writer-unknown, writer-fenced, key-reused (with the names of the fields that
+        differ), fence (lower than one that came with an effect on this subject). A refusal has no effect. It
+        is recorded, or counted where the same was recorded before.
         """
         call = checked(ARGUMENTS, arguments(locals()))
         with self.store.write() as db:
@@ -246,12 +264,14 @@ class Receiver(Contract):
                 return self._decide("apply", db, call, _see_effect, self._apply)
             except Refused as refusal:
                 refused, call.reason = refusal, refusal.reason
+            call.known = NOBODY if refused.reason == "writer-unknown" else call.generation
             db.execute(_REFUSAL, vars(call))
             self.store.reach("after_refusal")
         raise refused
 
     def issue(self, owner: str, generation: int, instance: str, enforced: str, now: int) -> RestoreReceipt:
-        """Write the restore receipt for the writer that goes on. Once written it stays as it is.
+        """Write the restore receipt for the writer that goes on. Once written it stays as it is. It lists
+        every effect and refusal of the owner, so the first call takes longer the more there are.
         Refused: writer-unknown, writer-fenced."""
         return self._transact("issue", arguments(locals()), _see_issued, self._issue)
 
@@ -261,7 +281,7 @@ class Receiver(Contract):
         rows = self.store.read(_SAVED, vars(call))
         if not rows:
             raise Refused("not-found", "no effect is known under this key")
-        return Effect(*rows[0][:-2], outcome="read")
+        return Effect(*rows[0][:3], outcome="read")
 
     def known(self, owner: str, subject: str) -> Known:
         """How far this owner's effects on the subject have come."""
@@ -269,10 +289,10 @@ class Receiver(Contract):
 
     def _register(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Writer:
         self.store.reach("after_guards")
-        (last,) = db.execute(_LAST, vars(call)).fetchone()
+        (call.last,) = db.execute(_LAST, vars(call)).fetchone()
         db.execute(_FENCE, vars(call))
         self.store.reach("after_fence")
-        call.generation = last + 1
+        call.generation = call.last + 1
         db.execute(_REGISTER, vars(call))
         self.store.reach("after_writer")
         return Writer(call.owner, call.generation, call.instance)
@@ -292,19 +312,18 @@ class Receiver(Contract):
 
 
 def _document(db: Connection, call: SimpleNamespace) -> str:
-    """Every writer of the owner with its effects and refusals, and the refusals of whoever was no writer."""
+    """Every writer of the owner with its effects and refusals, and the refusals of unregistered writers."""
     writers = {
-        (generation, instance): {"generation": generation, "instance": instance, "fenced_at": fenced_at}
+        generation: {"generation": generation, "instance": instance, "fenced_at": fenced_at}
         | {"accepted": [], "refused": []}
         for generation, instance, fenced_at in db.execute(_WRITERS, vars(call))
     }
     strangers: list[str] = []
-    named = {generation: told for (generation, _), told in writers.items()}
     for generation, key in db.execute(_ACCEPTED, vars(call)):
-        named[generation]["accepted"].append(key)
-    for generation, instance, key, reason in db.execute(_REFUSED, vars(call)):
-        known = writers.get((generation, instance))
-        (known["refused"] if known else strangers).append(f"{key}: {reason}")
+        writers[generation]["accepted"].append(key)
+    for generation, key, reason, times in db.execute(_REFUSED, vars(call)):
+        told = strangers if generation == NOBODY else writers[generation]["refused"]
+        told.append(f"{key}: {reason}" + (f", {times} times" if times > 1 else ""))
     told = {"owner": call.owner, "enforced": call.enforced, "issued_at": call.now}
     told |= {"writers": list(writers.values()), "refused of strangers": strangers}
     return json.dumps(told, sort_keys=True, separators=(",", ":"))

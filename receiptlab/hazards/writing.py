@@ -195,8 +195,8 @@ class _Knowing:
 
 def _dispatch_steps() -> tuple[Step, ...]:
     def send(now: int, error: Exception | None = None, **how: object) -> Step:
-        parts = 2 if how else 1
-        return Step("send", lambda at: at.dispatch.send(_answer(at, error), 1, now, **how), parts)
+        parts = 2 if "keyed" in how else 1
+        return Step("send", lambda at: at.dispatch.send(_answer(at, error), 1, now, base=0, **how), parts)
 
     def done(number: int, now: int) -> tuple[Step, ...]:
         name, key = f"order-{number}", f"k-{number}"
@@ -220,6 +220,11 @@ def _dispatch_steps() -> tuple[Step, ...]:
         Step("close_entry", lambda at: at.dispatch.close_entry(2, "given-up", "asked", 80)),
         *done(3, 90),
         send(100, keyed=False),
+        *done(4, 101),
+        send(102, lost),
+        send(103, far),
+        send(104, lost, max_attempts=2),
+        Step("close_entry", lambda at: at.dispatch.close_entry(4, "happened", "asked", 104)),
         Step(
             "claim",
             lambda at: at.owner.claim("shop", "order-1", "a", 105, 150),

@@ -1,15 +1,18 @@
-"""A receiver's answer is lost: when may a message be sent again? (S-7)"""
+"""A receiver's answer is lost: when may a message be sent again, and how often? (S-7, D-2)"""
 
 from __future__ import annotations
 
-from receiptlab.contracts.dispatch import Message, to_file
+from receiptlab.contracts.dispatch import Entry, Message, to_file
 from receiptlab.errors import InjectedFault, Refused
 from receiptlab.hazards.faults import crash_at
 from receiptlab.record import Run
 from receiptlab.scenarios.outside import Shop
-from receiptlab.scenarios.split_brain import ACCEPTED, HERE, letters, reconciled
+from receiptlab.scenarios.split_brain import ACCEPTED, HERE, Entries, letters, reconciled
 from receiptlab.scenarios.world import World
 from receiptlab.store import Store
+
+LATER = 2_000
+"""A time at which a message that was put off is due again."""
 
 
 def _lost(world: World):
@@ -31,9 +34,9 @@ def lost_answer_with_a_key() -> Run:
     world.prepared()
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
     receive = _lost(world)
-    lost = {"acknowledged": 0, "unclear": 0, "stopped": "after_commit"}
+    lost = {"acknowledged": 0, "unclear": 0, "failed": 1, "stopped": ""}
     world.send(world.original, HERE, 210, lost, receive, counts=[1, 1, 1, 0, 0, 0, 1])
-    world.send(world.original, HERE, 220, {"acknowledged": 1}, receive, counts=[1, 1, 1, 0, 0, 0, 1])
+    world.send(world.original, HERE, LATER, {"acknowledged": 1}, receive, counts=[1, 1, 1, 0, 0, 0, 1])
     return world.run()
 
 
@@ -83,10 +86,10 @@ def looked_up_while_under_way() -> Run:
         raise Refused("not-found", "no such letter")
 
     ask = {"keyed": False, "look_up": look_up}
-    world.send(world.original, HERE, 210, {"stopped": "timeout"}, receive, **ask)
-    world.send(world.original, HERE, 220, {"acknowledged": 1}, receive, **ask)
+    world.send(world.original, HERE, 210, {"failed": 1}, receive, **ask)
+    world.send(world.original, HERE, LATER, {"acknowledged": 1}, receive, **ask)
     late = (shop.send, travelling[0].subject, travelling[0].fence, "worker-a")
-    world.step("the network", "delivers the first", 230, *late, expect=ACCEPTED)
+    world.step("the network", "delivers the first", LATER + 10, *late, expect=ACCEPTED)
     return letters(world, shop, 2, "duplicated")
 
 
@@ -110,8 +113,8 @@ def lost_answer_and_sent_again() -> Run:
     """The naive dispatcher: sends again to a receiver that keeps no keys (S-7)."""
     title = "a message is sent again to a receiver that keeps no keys"
     world, shop = _shop_step("lost-answer-and-sent-again", title, "breaks")
-    world.send(world.original, HERE, 210, {"stopped": "after_commit"}, _print_and_lose(shop))
-    world.send(world.original, HERE, 220, {"stopped": "after_commit"}, _print_and_lose(shop))
+    world.send(world.original, HERE, 210, {"failed": 1}, _print_and_lose(shop))
+    world.send(world.original, HERE, LATER, {"failed": 1}, _print_and_lose(shop))
     return letters(world, shop, 2, "duplicated")
 
 
@@ -134,7 +137,47 @@ def dispatch_stops_at_every_point() -> Run:
     return world.run()
 
 
+def poison_message() -> Run:
+    """The receiver fails at the first of three messages, each time. The others arrive; an operator decides
+    about the one that does not (D-2)."""
+    world = World("poison-message", "a message that cannot be delivered", "D-2")
+    world.prepared("order-17", "order-18", "order-19")
+    for number in (17, 18, 19):
+        world.accept(world.original, HERE, f"key-{number}", 200, ACCEPTED, work=f"order-{number}")
+    dispatch, repaired = world.original.dispatch, []
+
+    def receive(message: Message) -> object:
+        if message.subject == "shop/order-17" and not repaired:
+            raise ValueError("the receiver cannot read this message")
+        return to_file(dispatch, world.receiver, 210)(message)
+
+    send = (world.original, "dispatcher")
+    first = {"acknowledged": 2, "failed": 1, "stopped": ""}
+    world.send(*send, 210, first, receive, counts=[3, 3, 3, 0, 0, 0, 2], max_attempts=2)
+    waits = {"outcome": "read", "answer": {"list": ["shop/key-17: unanswered, 1 at 210: ValueError"]}}
+    world.step("operator", "delayed", None, lambda: _with_history(dispatch.delayed()), expect=waits)
+    nothing = {"acknowledged": 0, "failed": 0}
+    world.send(*send, 220, nothing, receive, max_attempts=2)
+    world.send(*send, LATER, {"failed": 1}, receive, max_attempts=2)
+    parked = ["shop/key-17: parked, 1 at 210: ValueError, 2 at 2000: ValueError"]
+    listed = {"outcome": "read", "answer": {"list": parked}}
+    world.step(
+        "operator", "reconciliation", None, lambda: _with_history(dispatch.reconciliation()), expect=listed
+    )
+    repaired.append("order-17")
+    world.send(*send, 2 * LATER, nothing, receive)
+    again = (dispatch.close_entry, 1, "send-again", "the receiver was repaired", 2 * LATER)
+    world.step("operator", "close_entry", 2 * LATER, *again, expect=ACCEPTED)
+    world.send(*send, 2 * LATER, {"acknowledged": 1}, receive, counts=[3, 3, 3, 0, 0, 0, 3])
+    return world.run()
+
+
+def _with_history(entries: list[Entry]) -> Entries:
+    return Entries(tuple(f"{each.key}: {', '.join((each.state, *each.history))}" for each in entries))
+
+
 SCENARIOS = (
+    poison_message,
     lost_answer_with_a_key,
     lost_answer_with_a_look_up,
     looked_up_while_under_way,

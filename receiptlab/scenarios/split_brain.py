@@ -97,13 +97,13 @@ def receiver_decides() -> Run:
 
 
 @dataclass(frozen=True)
-class _Entries:
+class Entries:
     list: tuple[str, ...]
     outcome: ClassVar[str] = "read"
 
 
-def reconciled(party) -> _Entries:
-    return _Entries(tuple(f"{entry.key}: {entry.told}" for entry in party.dispatch.reconciliation()))
+def reconciled(party) -> Entries:
+    return Entries(tuple(f"{entry.key}: {entry.told}" for entry in party.dispatch.reconciliation()))
 
 
 def _no_way(message: Message) -> None:
@@ -122,8 +122,8 @@ def old_host_isolated() -> Run:
     return world.run()
 
 
-def _owed(party) -> _Entries:
-    return _Entries(tuple(message.key for message in party.dispatch.owed(10)))
+def _owed(party) -> Entries:
+    return Entries(tuple(message.key for message in party.dispatch.owed(10)))
 
 
 def isolation_ends() -> Run:
@@ -133,7 +133,7 @@ def isolation_ends() -> Run:
     world.send(world.original, HERE, 310, {"stopped": "unreachable"}, _no_way)
     world.send(world.copy, THERE, 320, {"acknowledged": 1})
     second = {"counts": [1, 1, 1, 1, 1, 1, 2], "harm": "duplicated"}
-    world.send(world.original, HERE, 400, {"acknowledged": 1}, **second)
+    world.send(world.original, HERE, 2_000, {"acknowledged": 1}, **second)
     return world.run()
 
 

@@ -18,7 +18,12 @@ from receiptlab.store import Store
 from receiptlab.values import sha256
 
 SHOP = "shop"
-COUNTS = ("results", "receipts", "outbox", "copy's results", "receipts", "outbox", "effects")
+COUNTS = (
+    *("results", "receipts", "outbox"),
+    *("copy: results", "copy: receipts", "copy: outbox"),
+    "receiver: effects",
+)
+"""What stands in front of a colon is the file, as it does for the tables in `World.files`."""
 
 
 class Party:
@@ -118,15 +123,19 @@ class World(Lab):
         **more: object,
     ) -> Step:
         """A party sends what it owes; `receive` stands for the receiver where it is another one. The step is
-        refused where a message was, and unknown or failed where the sending stopped."""
-        told = {key: more.pop(key) for key in ("keyed", "look_up") if key in more}
+        refused where a message was, unknown where an attempt failed, and failed where nothing got there."""
+        told = {key: more.pop(key) for key in ("keyed", "look_up", "max_attempts") if key in more}
         to = receive or to_file(party.dispatch, self.receiver, now)
         sent = party.dispatch.send(to, 10, now, **told)
         word, reason = "accepted", ""
+        tried = party.dispatch.delayed() + party.dispatch.reconciliation()
         if sent.stopped:
-            word, reason = ("failed" if sent.stopped == "unreachable" else "unknown"), sent.stopped
+            word, reason = "failed", sent.stopped
+        elif sent.failed:
+            word = "unknown"
+            reason = next(entry.told for entry in tried if entry.state in ("unanswered", "parked"))
         elif sent.refused:
-            word, reason = "refused", party.dispatch.reconciliation()[-1].told
+            word, reason = "refused", tried[-1].told
         expect = None if answer is None else {"outcome": word, "answer": answer}
         if "counts" in more:
             expect["counts"] = more.pop("counts")

@@ -91,7 +91,7 @@ def _draw_row(axes, run: Run, steps: tuple[Step, ...], lanes: list[str]) -> None
         else:
             _draw_call(axes, step, lanes.index(step.actor), len(lanes) - 1)
         before = run.steps[step.number - 2].counts if step.number > 1 else (0,) * len(step.counts)
-        _draw_counts(axes, step, before, len(lanes) - 1)
+        _draw_counts(axes, step, before, len(lanes) - 1, run.count_names)
     labels = [
         f"{step.number}\nnow {_short(step.now)}" if step.now is not None else f"{step.number}"
         for step in steps
@@ -240,16 +240,28 @@ def _draw_reopen(axes, step: Step, lanes: int) -> None:
     )
 
 
-def _draw_counts(axes, step: Step, before: tuple, y: int) -> None:
+def _by_file(names: tuple[str, ...], counts: tuple[int, ...]) -> str:
+    """The counts in one line for each file. What stands before a colon in a count's name is its file."""
+    lines: dict[str, list[str]] = {}
+    for name, count in zip(names or ("",) * len(counts), counts, strict=True):
+        file, colon, _ = name.partition(": ")
+        lines.setdefault(file if colon else "", []).append(str(count))
+    return "\n".join(f"{file} {', '.join(told)}".strip() for file, told in lines.items())
+
+
+def _draw_counts(axes, step: Step, before: tuple, y: int, names: tuple[str, ...]) -> None:
     if step.counts:
         changed = before != step.counts
+        told = _by_file(names, step.counts)
+        several = "\n" in told
         axes.text(
             step.number,
-            y + 0.02,
-            ", ".join(map(str, step.counts)),
+            y - 0.12 if several else y + 0.02,
+            told,
             ha="center",
-            va="center",
-            fontsize=9,
+            va="top" if several else "center",
+            fontsize=8 if several else 9,
+            linespacing=1.05 if several else None,
             weight="bold" if changed else "normal",
             color=BLACK if changed else GREY,
             zorder=4,

@@ -1,4 +1,4 @@
-"""The receiver as plain dictionaries, written from S-4, S-5, S-7 and S-8."""
+"""The receiver as plain dictionaries, written from S-4, S-5, S-7, S-8, X-3 and X-4."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class ReceiverModel(Model):
         "writer": "SELECT owner, generation, instance, registered_at, fenced_at FROM writer",
         "effect": """SELECT id, generation, accepted_at, owner, key, subject, revision, fence, digest
             FROM effect""",
-        "refusal": "SELECT owner, generation, instance, key, reason, refused_at FROM refusal",
+        "refusal": "SELECT owner, key, generation, reason, times, first_at, last_at FROM refusal",
         "restoration": "SELECT id, owner, generation, document, issued_at FROM restoration",
     }
 
     def __init__(self) -> None:
         self.writers: dict[str, list[dict]] = {}
         self.effects: dict[tuple, dict] = {}
-        self.refusals: list[tuple] = []
+        self.refusals: dict[tuple, list[int]] = {}
         self.issued: dict[tuple, tuple] = {}
 
     def register(self, owner, instance, now) -> Told:
@@ -68,19 +68,21 @@ class ReceiverModel(Model):
         return accepted(owner=owner, generation=len(writers) + 1, instance=instance)
 
     def apply(self, owner, generation, instance, key, now, **effect) -> Told:
-        """A refusal is recorded, with its reason."""
+        """A refusal is recorded with its reason, and counted when it comes again."""
         try:
             return self._apply(owner, generation, instance, key, effect, now)
         except No as no:
-            self.refusals.append((owner, generation, instance, key, no.told.reason, now))
+            whose = 0 if no.told.reason == "writer-unknown" else generation
+            same = self.refusals.setdefault((owner, key, whose, no.told.reason), [0, now, now])
+            same[0], same[2] = same[0] + 1, now
             raise
 
     def _apply(self, owner, generation, instance, key, effect, now) -> Told:
         self._writes(owner, generation, instance)
         if (owner, key) in self.effects:
             kept = self.effects[owner, key]
-            if any(kept["named"][part] != effect[part] for part in ("subject", "digest")):
-                raise No("key-reused")
+            if changed := [part for part in PARTS if kept["named"][part] != effect[part]]:
+                raise No("key-reused", *changed)
             return replayed(**kept["answer"])
         if effect["fence"] < self._highest(owner, effect["subject"], "fence"):
             raise No("fence")
@@ -128,10 +130,10 @@ class ReceiverModel(Model):
             ]
             one = {"generation": number, "instance": writer["instance"], "fenced_at": writer["fenced_at"]}
             told.append(one | {"accepted": taken, "refused": []})
-        for who, generation, instance, key, reason, _ in self.refusals:
+        for (who, key, whose, reason), (times, _, _) in self.refusals.items():
             if who == owner:
-                mine = [one for one in told if (one["generation"], one["instance"]) == (generation, instance)]
-                (mine[0]["refused"] if mine else strangers).append(f"{key}: {reason}")
+                often = f", {times} times" if times > 1 else ""
+                (told[whose - 1]["refused"] if whose else strangers).append(f"{key}: {reason}{often}")
         return {"writers": told, "refused of strangers": strangers}
 
     def counted(self) -> tuple[int, ...]:
@@ -148,7 +150,8 @@ class ReceiverModel(Model):
             for key, kept in self.effects.items()
         ]
         issued = [(told[0], *key, *told[1:]) for key, told in self.issued.items()]
-        return {"writer": writers, "effect": effects, "refusal": self.refusals, "restoration": issued}
+        refusals = [(*which, *counted) for which, counted in self.refusals.items()]
+        return {"writer": writers, "effect": effects, "refusal": refusals, "restoration": issued}
 
 
 PARTS = ("subject", "revision", "fence", "digest")
