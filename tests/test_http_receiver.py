@@ -291,19 +291,17 @@ def test_a_commit_that_fails_half_way_is_500(service):
     ("error", "status", "again"),
     [
         (NotWritten("SQLITE_FULL", "no room"), 503, "1"),
-        (Indefinite("SQLITE_FULL", "COMMIT failed"), 500, None),
+        (Indefinite("SQLITE_IOERR", "COMMIT failed"), 500, None),
     ],
 )
-def test_a_full_disk_is_503_where_nothing_was_written_and_500_where_nobody_knows(
-    service, error, status, again
-):
+def test_what_was_not_written_is_503_and_what_nobody_knows_is_500(service, error, status, again):
     def reach(point):
         if point == "before_commit":
             raise error
 
     service.reach = reach
     answer = post(service)
-    assert answer.problem() == (status, "SQLITE_FULL")
+    assert answer.problem() == (status, error.reason)
     assert (answer.headers["Retry-After"], answer.headers["Stripe-Should-Retry"]) == (again, None)
 
 

@@ -20,7 +20,7 @@ the byte. Only the boundary of a multipart body doesn't count, since clients dra
 422  key-reused: the key came with another request before
 500  COMMIT failed in a way that leaves open whether the effect is there. Ask again with the same key. With
      the reason `damaged` the file is damaged: don't ask again, restore a backup
-503  nothing was written: the file was locked for too long, or a statement failed, on a full disk for example.
+503  nothing was written: the file was locked for too long, the disk is full, or a statement failed.
      Retry-After says when to ask again. Without Retry-After somebody has to start the service anew first,
      because the file was removed or replaced
 505  another version than HTTP/1.0 and HTTP/1.1
