@@ -350,6 +350,15 @@ def test_a_write_that_fails_is_half_done_and_strikes_when_it_should():
     assert disk.before.struck == 1
 
 
+def test_a_failure_for_good_strikes_from_its_operation_on():
+    fault, struck = Fault({"write": "SQLITE_FULL"}, 2, for_good=True), []
+    for kind in ("write", "sync", "write", "sync", "write"):
+        with contextlib.suppress(DiskFault):
+            fault(kind)
+        struck.append(fault.struck)
+    assert struck == [0, 0, 1, 1, 2]
+
+
 OPERATIONS = {
     "write": lambda disk: disk.write(1, "a", 1, b"xy"),
     "truncate": lambda disk: disk.truncate(1, "a", 1),
