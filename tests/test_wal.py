@@ -226,7 +226,8 @@ def test_a_wal_that_holds_nothing_is_in_nobodys_way(path):
     service(path.parent, "effects(3); backup('copy.db'); effects(3)")
     shutil.copy(path.with_name("copy.db"), path)
     kept = path.with_name("effects.db-wal").read_bytes()
-    for torn in (kept[:100], kept[:24] + bytes(8) + kept[32:], kept[:4000] + bytes(len(kept) - 4000)):
+    header, changed = kept[:24] + bytes(8) + kept[32:], kept[:60] + b"\xff\xff" + kept[62:]
+    for torn in (kept[:100], header, changed, kept[:4000] + bytes(len(kept) - 4000)):
         path.with_name("effects.db-wal").write_bytes(torn)
         assert count(path) == 3
         shutil.copy(path.with_name("copy.db"), path)
