@@ -10,8 +10,8 @@ that changes a row, and again whenever it finds that SQLite has begun the WAL an
 
 - when the header on its page 1 is that of a version of page 1 in the WAL (a checkpoint wrote it there), or
 - when it is what the first of them was made from: the same stamp or the one before, the same change counter
-  or the one before, and a schema counter that is no higher. The backup API gives a copy counters of its
-  own, and VACUUM INTO leaves a file that is not in WAL mode.
+  or the one before, and a schema counter that is no higher. The backup API and VACUUM INTO give a copy
+  counters of its own.
 
 What can't be seen: a copy that has the counters of the file with which this WAL began (a file copy made
 then, or the backup of a file that was itself restored from one; nothing is damaged, but the newest state
@@ -111,7 +111,7 @@ def _before(page: bytes, first: bytes) -> bool:
         for part in (_STAMP, _CHANGE, _SCHEMA)
     )
     # A connection that writes page 1 again and again raises the change counter once.
-    return page[_VERSION] == _WAL_MODE and stamp % STAMPS in (0, 1) and change in (0, 1) and schema >= 0
+    return stamp % STAMPS in (0, 1) and change in (0, 1) and schema >= 0
 
 
 def _frames(wal: Path, sums: bool) -> Frames:

@@ -68,12 +68,15 @@ def test_every_call_in_a_forked_child_is_refused(store, call):
         assert store.read("SELECT count(*) FROM work") == [(1,)]
 
 
+class Untouchable:
+    """In the place of a connection that a child must not use."""
+
+    def __getattr__(self, name):
+        os._exit(7)
+
+
 def test_the_child_touches_nothing_of_sqlite(store):
     """The check comes first: a connection that must not be used isn't."""
-
-    class Untouchable:
-        def __getattr__(self, name):
-            os._exit(7)
 
     def child():
         store.db = Untouchable()
@@ -92,6 +95,7 @@ def test_a_transaction_open_at_the_fork_stays_the_parents(store, ends):
         db.execute(ROW)
         child = os.fork()
         if not child:
+            store.db = store.own = Untouchable()
             try:
                 stop = ValueError() if ends == "badly" else None
                 if store._transaction.__exit__(type(stop), stop, None) is None and ends == "badly":

@@ -143,6 +143,30 @@ def test_a_restored_file_goes_on_and_is_guarded_again(path):
         assert refused(path)
 
 
+def test_a_vacuumed_copy_of_a_file_that_was_just_restored(path):
+    """Its change counter is that of the restored file; its schema counter is one higher."""
+    service(path.parent, "effects(3); backup('copy.db'); store.close()")
+    shutil.copy(path.with_name("copy.db"), path)
+    service(path.parent, "into('packed.db'); effects(3)")
+    shutil.copy(path.with_name("packed.db"), path)
+    assert refused(path)
+
+
+def test_a_vacuumed_copy_beside_a_wal_without_page_1(path):
+    """There are no counters to compare then, but such a copy is not in WAL mode."""
+    service(path.parent, "effects(3); into('copy.db'); checkpoint('RESTART'); effects(1)")
+    assert not wal._frames(path.with_name("effects.db-wal"), sums=True).images
+    shutil.copy(path.with_name("copy.db"), path)
+    assert refused(path)
+
+
+def test_a_copy_with_fewer_pages_beside_a_wal_without_page_1(path):
+    service(path.parent, "backup('copy.db'); effects(300); checkpoint('RESTART'); effects(1)")
+    assert not wal._frames(path.with_name("effects.db-wal"), sums=True).images
+    shutil.copy(path.with_name("copy.db"), path)
+    assert refused(path)
+
+
 def test_what_cannot_be_seen_damages_nothing(path):
     """A file copy that is what this WAL began with, to the byte: the newest state comes back."""
     service(path.parent, "effects(5); store.close()")
@@ -202,7 +226,8 @@ def test_a_wal_that_holds_nothing_is_in_nobodys_way(path):
     service(path.parent, "effects(3); backup('copy.db'); effects(3)")
     shutil.copy(path.with_name("copy.db"), path)
     kept = path.with_name("effects.db-wal").read_bytes()
-    for torn in (kept[:100], kept[:24] + bytes(8) + kept[32:], kept[:4000] + bytes(len(kept) - 4000)):
+    header, changed = kept[:24] + bytes(8) + kept[32:], kept[:60] + b"\xff\xff" + kept[62:]
+    for torn in (kept[:100], header, changed, kept[:4000] + bytes(len(kept) - 4000)):
         path.with_name("effects.db-wal").write_bytes(torn)
         assert count(path) == 3
         shutil.copy(path.with_name("copy.db"), path)
