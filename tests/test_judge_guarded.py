@@ -66,7 +66,7 @@ def test_a_call_that_is_missing_is_no_answer(mine, said):
     ("mine", "told"),
     [
         ({"acquire": ["lease_lost"]}, "your code raised AttributeError: "),
-        ({"reserve": ["busy", "lease_lost"]}, "step 2 (worker-a next at 1): outcome: expected accepted"),
+        ({"reserve": ["busy", "lease_lost"]}, "(worker-a reserve at 0): fault after_commit: it never struck"),
         ({"sweep": ["busy"]}, "(sweeper sweep at 100): outcome: expected accepted"),
         ({"requeue": ["not_dead"]}, "step 1 (operator requeue at 0): outcome: expected refused"),
     ],
