@@ -50,7 +50,7 @@ def said(capsys):
         ),
         (
             {4: "refused expiry"},
-            "not yet: 'expiry' is no reason of owner; choose from busy, epoch, exists, expired, ",
+            "not yet: 'expiry' is no reason of owner; choose from busy, epoch, exhausted, exists, ",
         ),
         ({"4": "Refused (fence)", 5: ("accepted",)}, "done: 2 of 2 steps end as you said"),
         (..., "not yet: nothing is filled in here"),
@@ -184,12 +184,15 @@ def test_a_wrong_guard_is_told_at_its_step(mine, told, said):
 @pytest.mark.parametrize(
     ("mine", "told"),
     [
-        (["not_found", "revoked", "claim_state", "busy"], "done: with your guards of claim all "),
+        (
+            ["not_found", "revoked", "claim_state", "busy", "exhausted"],
+            "done: with your guards of claim all ",
+        ),
         (["not_found", "claim_state", "revoked", "busy"], "not yet: O-09-revoked-before-state, step 4 "),
         (["not_found", "revoked", "claim_state"], "not yet: O-15-live-claim-not-stolen, step 3 "),
         (
             ["not_found", "revokd"],
-            "not yet: claim has no guard 'revokd'; choose from busy, claim_state, not_found, revoked",
+            "not yet: claim has no guard 'revokd'; choose from busy, claim_state, exhausted, not_found, revoked",
         ),
         (["not_found", "revoked", "busy", "busy"], "not yet: busy stands there twice"),
         (["not_found", 5], "not yet: claim has no guard 5; choose from "),

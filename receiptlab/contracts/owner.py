@@ -149,8 +149,7 @@ def key_reused(call: SimpleNamespace, seen: Seen) -> None:
     if seen.saved and seen.saved[-1] != call.digest:
         before, now = json.loads(seen.saved[-2]), json.loads(call.command)
         fields = tuple(name for name in vars(call) if before.get(name) != now.get(name))
-        if fields:  # without any it is the same command, saved in an older form
-            raise Refused("key-reused", "this key named another command; take a new key", fields)
+        raise Refused("key-reused", "this key named another command; take a new key", fields)
 
 
 def replay(call: SimpleNamespace, seen: Seen) -> Receipt | None:
@@ -287,7 +286,17 @@ def _see_scope(db: Connection, call: SimpleNamespace) -> Seen:
 
 def _see_work_and_receipt(db: Connection, call: SimpleNamespace) -> Seen:
     work = Work(*(db.execute(_WORK, (call.scope, call.work)).fetchone() or ()))
-    return Seen(work, db.execute(_SAVED, (call.scope, call.key)).fetchone())
+    saved = db.execute(_SAVED, (call.scope, call.key)).fetchone()
+    return Seen(work, _in_this_form(saved) if saved and saved[-1] != call.digest else saved)
+
+
+def _in_this_form(saved: tuple) -> tuple:
+    """What is saved, with its command in the form of today: the first ones had no version."""
+    command = json.loads(saved[-2])
+    if "form" in command:
+        return saved
+    now = canonical(command | {"form": FORM})
+    return (*saved[:-2], now, sha256(now))
 
 
 class Owner(Contract):
