@@ -838,7 +838,7 @@ def test_refusals_have_a_count_and_their_first_and_last_time(receiver):
 def test_the_restore_receipt_says_how_often_and_keeps_the_order_of_the_first_time(receiver):
     receiver.register(SHOP, "host-1", 0)
     for key in ("a-2", "a-1", "a-3"):
-        receiver.apply(SHOP, 1, "host-1", key, "s", 1, 1, sha256(key), 0)
+        receiver.apply(SHOP, 1, "host-1", key, key, 1, 1, sha256(key), 0)
     receiver.register(SHOP, "copy-1", 1)
     for key in ("k-2", "k-1", "k-2", "k-3", "k-2"):
         with pytest.raises(Refused, match="writer-fenced"):
