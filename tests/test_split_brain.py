@@ -768,8 +768,8 @@ def test_lists_are_in_the_order_of_the_outbox(party):
         work(party, number)
         result(party, number, 1)
     with party.store.write() as db:
-        for outbox in (3, 1, 4, 2):
-            db.execute("UPDATE dispatch SET state = 'parked', due = NULL WHERE outbox = ?", (outbox,))
+        for state, outbox in (("unclear", 1), ("refused", 2), ("parked", 3), ("unclear", 4)):
+            db.execute("UPDATE dispatch SET state = ?, due = NULL WHERE outbox = ?", (state, outbox))
     assert [entry.outbox for entry in party.dispatch.reconciliation()] == [1, 2, 3, 4]
     with party.store.write() as db:
         for state, due, outbox in (
