@@ -444,7 +444,9 @@ def test_two_dispatchers_at_once_send_to_a_receiver_without_keys_once(party):
     assert party.store.read("SELECT state FROM dispatch ORDER BY outbox") == [("acknowledged",)] * 2
 
 
-@pytest.mark.parametrize("late", [Refused("writer-fenced", "no"), NotWritten("unreachable", "no way")])
+@pytest.mark.parametrize(
+    "late", [Refused("writer-fenced", "no"), NotWritten("unreachable", "no way"), TimeoutError()]
+)
 def test_what_is_acknowledged_stays_so_whatever_another_dispatcher_learns(party, receiver, late):
     other = Party(party.store.path)
 
@@ -766,8 +768,8 @@ def test_lists_are_in_the_order_of_the_outbox(party):
         work(party, number)
         result(party, number, 1)
     with party.store.write() as db:
-        for outbox in (3, 1, 4, 2):
-            db.execute("UPDATE dispatch SET state = 'parked', due = NULL WHERE outbox = ?", (outbox,))
+        for state, outbox in (("unclear", 1), ("refused", 2), ("parked", 3), ("unclear", 4)):
+            db.execute("UPDATE dispatch SET state = ?, due = NULL WHERE outbox = ?", (state, outbox))
     assert [entry.outbox for entry in party.dispatch.reconciliation()] == [1, 2, 3, 4]
     with party.store.write() as db:
         for state, due, outbox in (
@@ -835,11 +837,14 @@ def test_refusals_have_a_count_and_their_first_and_last_time(receiver):
 
 def test_the_restore_receipt_says_how_often_and_keeps_the_order_of_the_first_time(receiver):
     receiver.register(SHOP, "host-1", 0)
+    for key in ("a-2", "a-1", "a-3"):
+        receiver.apply(SHOP, 1, "host-1", key, key, 1, 1, sha256(key), 0)
     receiver.register(SHOP, "copy-1", 1)
     for key in ("k-2", "k-1", "k-2", "k-3", "k-2"):
         with pytest.raises(Refused, match="writer-fenced"):
             receiver.apply(SHOP, 1, "host-1", key, "s", 1, 1, sha256(key), 2)
     told = receiver.issue(SHOP, 2, "copy-1", "fence", 3).facts()
+    assert told["writers"][0]["accepted"] == ["a-2", "a-1", "a-3"]
     assert told["writers"][0]["refused"] == [
         "k-2: writer-fenced, 3 times",
         "k-1: writer-fenced",
