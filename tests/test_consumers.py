@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from receiptlab.consumers import batches, command, mailbox, webhooks
 from receiptlab.consumers.batches import Broken, Doubtful, forget, take_in
-from receiptlab.consumers.duty import Failure
+from receiptlab.consumers.duty import Failure, item_of
 from receiptlab.consumers.mailbox import Letter, letters
 from receiptlab.consumers.mbox import PIECE, Mbox
 from receiptlab.consumers.webhooks import Webhook
@@ -683,6 +683,8 @@ def test_the_digest_of_a_body_does_not_depend_on_where_its_lines_were_cut(length
         (hook(source=["s"]), "source must be a text, not list"),
         (hook(body=None, body_base64="a"), "body_base64 is not Base64"),
         (hook(body=None, body_base64="ü==="), "body_base64 is not Base64"),
+        (hook(body=None, body_base64="YQ==!"), "body_base64 is not Base64"),
+        (hook(body=None, body_base64="Y Q=="), "body_base64 is not Base64"),
         (hook(body="\ud800"), "body has a lone surrogate"),
         (hook(id="a\nb"), "id has a control character (U+000A)"),
         (hook(id="i" * 1_025), "key must have 1 to 1024 bytes in UTF-8, it has 1025"),
@@ -696,6 +698,28 @@ def test_a_broken_line_is_named_and_the_rest_goes_on(intake, broken, why):
     report = hooks(intake, b"\xef\xbb\xbf" + hook(id="before") + b"\r\n" + broken + hook(id="after"))
     assert report.named == [Broken("line 3", why)]
     assert counted(report) == {"first_seen": 2, "broken": 1}
+
+
+def test_the_longest_headers_and_fields_pass(intake):
+    head = b"From: " + b"a" * mailbox.MAX_FIELD + b"\nContent-Type: multipart/x; boundary=b; c="
+    head += b"c" * (mailbox.MAX_FIELD - len(b"multipart/x; boundary=b; c=")) + b"\nX-Long: "
+    head += b"x" * (mailbox.MAX_HEADERS - len(head) - 1) + b"\n"
+    assert len(head) == mailbox.MAX_HEADERS
+    assert counted(mail(intake, DATED + head + b"\n--b--\n")) == {"first_seen": 1}
+    longer = mail(intake, DATED + b"X" + head + b"\n--b--\n")
+    assert longer.named[0].why == "its headers have over 262,144 bytes"
+    names = {"id": "i" * 1_024, "source": "s" * 256}
+    assert counted(hooks(intake, hook(**names))) == {"first_seen": 1}
+
+
+def test_work_is_never_done_on_the_body_of_a_collision(intake):
+    """Not even where the row of the accepted one is gone and a collision has its number."""
+    take = {"processors": [("index", "1")]}
+    hooks(intake, hook(body="mine"), **take)
+    [claim] = Work(intake.store).next("payments", "index", "worker", 1, 1_000, 3, 10).claims
+    with intake.store.write() as db:
+        db.execute("UPDATE delivery SET disposition = 'collision', body = x'00'")
+    assert "body" not in item_of(intake.store, claim)
 
 
 def test_the_longest_line_passes(intake):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -25,6 +26,7 @@ from receiptlab.contracts.items import (
     synthetic_key,
 )
 from receiptlab.contracts.staging import GUARDS
+from receiptlab.contracts.work import Work
 from receiptlab.errors import Refused, WrongArgument
 from receiptlab.store import Store
 from receiptlab.values import sha256
@@ -573,3 +575,39 @@ def test_no_statement_on_the_way_of_one_item_reads_a_whole_table(intake, stateme
     with intake.store.write() as db:
         plan = [row[-1] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
     assert all(step.startswith("SEARCH") for step in plan), plan
+
+
+def steps_of(intake, call):
+    """How many steps SQLite's own machine makes for a call: what it costs, without a clock."""
+    counted = []
+    intake.store.db.set_progress_handler(lambda: counted.append(1), 1)
+    call()
+    intake.store.db.set_progress_handler(None, 1)
+    return len(counted)
+
+
+def test_an_item_costs_the_same_in_a_larger_file(tmp_path):
+    costs = []
+    for size in (10, 2_000):
+        with Store.create(tmp_path / f"{size}.db", Work.SCHEMA) as store:
+            intake, named = Intake(store), {"key_kind": "explicit", "tenant": "big", "namespace": "mail"}
+            more = {"digest": A, "changed_as": "revision", "reference": "", "now": 0}
+            due = {"retain_until": 5, "tombstone_until": 9}
+            with store.write() as db:
+                for number in range(size):
+                    intake.stage_delivery(db, **named, key=f"{number}", **more, **KEEP)
+                db.execute("UPDATE receipt SET unsettled = 1, retain_until = 1 WHERE abs(key) % 3 = 0")
+                for number in range(5):
+                    intake.stage_delivery(db, **named | {"namespace": "due"}, key=f"{number}", **more, **due)
+            calls = {
+                "classify": {**named, "key": "5", "digest": A},
+                "sweep": {"limit": 5, "now": 6},
+                "erase_identity": {**named, "key": "5", "now": 9},
+                "erase_namespace": {"tenant": "big", "namespace": "due", "now": 9},
+                "erasures": {"after": 0, "limit": 5},
+            }
+            costs.append(
+                [steps_of(intake, partial(getattr(intake, call), **args)) for call, args in calls.items()]
+            )
+    small, large = costs
+    assert all(after <= 1.5 * before for before, after in zip(small, large, strict=True)), costs

@@ -24,7 +24,7 @@ from receiptlab.values import MAX_INTEGER, bounded, sized, text
 # that a second effect can be seen.
 # Once an item is erased, or its tombstone is gone, the leases on its namespace are removed too: a lease row
 # is the only one that would keep the raw namespace. Where the namespace is still in use, the next worker
-# simply acquires a new one. The token of a removed lease moves to a row without a namespace, so tokens never
+# acquires a new one. The token of a removed lease moves to a row without a namespace, so tokens never
 # start again.
 SCHEMA = (
     *staging.SCHEMA,

@@ -20,9 +20,6 @@ LEASE_MS = 10_000
 SWEEP = ("", "sweep")
 """What the lease of the sweeper is on. No namespace is empty, so it meets no other."""
 
-REMOVED = ("", "")
-"""The row that keeps the highest token of the leases that were removed with what was erased."""
-
 SCHEMA = (
     """CREATE TABLE lease (
         namespace TEXT NOT NULL, processor TEXT NOT NULL,
@@ -62,7 +59,10 @@ def lease_lost(call: SimpleNamespace, seen: Held) -> None:
         raise Refused("lease-lost", "this lease has ended, or was given to another; acquire it anew")
 
 
-_SEE = "SELECT token, holder, expires_at FROM lease WHERE namespace = ? AND processor = ?"
+# Its own row, or else the one without names: it keeps the highest token of the leases that were removed.
+_SEE = """SELECT token, holder, expires_at FROM lease
+    WHERE (namespace = ? AND processor = ?) OR (namespace = '' AND processor = '')
+    ORDER BY namespace DESC, processor DESC LIMIT 1"""
 _GIVE = """INSERT INTO lease VALUES (?, ?, ?, ?, ?) ON CONFLICT (namespace, processor)
     DO UPDATE SET token = excluded.token, holder = excluded.holder, expires_at = excluded.expires_at"""
 _BACK = "UPDATE lease SET holder = NULL WHERE namespace = ? AND processor = ?"
@@ -70,7 +70,7 @@ _BACK = "UPDATE lease SET holder = NULL WHERE namespace = ? AND processor = ?"
 
 def see(db: Connection, on: tuple[str, str]) -> Held:
     """The current lease. A lease that was removed starts again above every token that was removed."""
-    return Held(*(db.execute(_SEE, on).fetchone() or db.execute(_SEE, REMOVED).fetchone() or ()))
+    return Held(*(db.execute(_SEE, on).fetchone() or ()))
 
 
 def give(db: Connection, on: tuple[str, str], call: SimpleNamespace, seen: Held) -> Lease:
