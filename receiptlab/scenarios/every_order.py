@@ -25,7 +25,7 @@ EXPECTED = {
     "deliver twice": {"safe": 16},
     "deliver, and deliver it changed": {"safe": 16},
     "deliver three times": {"safe": 2_840},
-    "next twice": {"safe": 100},
+    "next twice": {"safe": 80},
     "complete and next, after the end": {"safe": 72},
     "sweep and next": {"safe": 283},
     "reserve twice, one lease": {"safe": 16},
