@@ -315,7 +315,7 @@ class Store:
             for statement in schema:
                 db.execute(statement)
             db.execute(f"PRAGMA application_id = {fixture.APPLICATION_ID}")
-            stamp = db.execute("SELECT random()").fetchone()[0] % wal.STAMPS
+            stamp = wal.first_stamp(self.path)
             db.execute(f"PRAGMA user_version = {stamp << 8 | fixture.SCHEMA_VERSION}")
         # `open` reads the header from the file itself, so it must not wait in the WAL.
         self.read("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -5,8 +5,8 @@ doesn't check which file it applies it to: a backup that was copied over the fil
 it never had. So `Store.open` asks `foreign` first.
 
 How it can know: bytes 60 to 63 of page 1 (PRAGMA user_version) hold the schema version and, above it, a
-stamp. SQLite draws the first stamp when a file is made. `Store` raises it by one in its first transaction
-that changes a row, and again whenever it finds that SQLite has begun the WAL anew. A file belongs to a WAL
+stamp. The first stamp is a hash of the new file's name, device and inode. `Store` raises it by one in its first
+transaction that changes a row, and again whenever it finds that SQLite has begun the WAL anew. A file belongs to a WAL
 
 - when the header on its page 1 is that of a version of page 1 in the WAL (a checkpoint wrote it there), or
 - when it is what the first of them was made from: the same stamp or the one before, the same change counter
@@ -21,6 +21,7 @@ a file of equally many pages. The formats: https://www.sqlite.org/fileformat2.ht
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from struct import unpack
@@ -45,6 +46,18 @@ class Frames(NamedTuple):
 
     images: tuple[bytes, ...] = ()
     pages: int = 0
+
+
+def first_stamp(path: Path) -> int:
+    """A number that tells a new file from others: a hash of its name, device and inode. Nothing is drawn."""
+    try:
+        info = os.stat(path)
+        name = f"{path} {info.st_dev} {info.st_ino}"
+    except OSError:  # a file of a simulated disk
+        name = str(path)
+    return (
+        int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:3], "big") % STAMPS
+    )
 
 
 def foreign(path: Path) -> Path | None:

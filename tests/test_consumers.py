@@ -488,7 +488,8 @@ def test_after_an_erasure_no_table_has_a_trace_of_the_tenant(tmp_path):
 
 def test_what_is_erased_after_its_tombstone_went_leaves_nothing_either(tmp_path):
     with Store.create(tmp_path / "my.db", command.SCHEMA) as store:
-        intake = lived_through(store)
+        intake, work = lived_through(store), Work(store)
+        assert work.discard_dead(0, 100, 100).discarded == 4
         assert intake.sweep(9, batches.RETAIN).compacted == 4
         assert intake.sweep(9, batches.TOMBSTONE).removed == 4
         assert store.read("SELECT count(*) FROM receipt") == [(0,)]

@@ -422,7 +422,8 @@ def test_no_statement_reads_a_clock_or_draws_a_number(monkeypatch):
     monkeypatch.setattr(fixture, "connect", watched)
     for case in own_cases():
         play(case)
-    assert called <= {"count", "coalesce", "group_concat", "max", "sum", "quote"}  # quote: VACUUM calls it
+    beside = {"quote", "json_set"}  # VACUUM calls the first, a step that changes a file by hand the second
+    assert called <= {"count", "coalesce", "group_concat", "max", "min", "sum"} | beside
 
 
 def test_the_watch_over_sql_would_see_a_clock(work):

@@ -250,7 +250,8 @@ def test_a_letter_is_told_with_sender_and_subject(tmp_path, capsys):
     assert lab("work", "--db", db, "--processor", "p", "--now", 5, "--", "cat") == 0
     items = [json.loads(output) for (output,) in asked(db, "output FROM result ORDER BY id")]
     assert [(item["subject"], item["revision"]) for item in items] == [
-        ("Order 17", 1), ("Order 17", 2), ("Scan from the front desk, März", 1), ("Thanks", 1),
+        ("Order 17", 1), ("Order 17", 2), ("Scan from the front desk, März", 1),
+        ("A photo that was cut off on the way", 1), ("Thanks", 1),
     ]  # fmt: skip
     assert {item["processor_revision"] for item in items} == {"7"}
     assert asked(db, "DISTINCT worked_at FROM result") == [(5,)]

@@ -27,7 +27,7 @@ WEIGHTS = {
     "intake": {"classify": 5, "stage": 5, "deliver": 4, "sweep": 3, "erase_identity": 1},
     "work": {
         **{"deliver": 5, "next": 5, "complete": 4, "fail": 4, "renew": 2, "acquire": 2, "reserve": 3},
-        **{"requeue": 2, "acquire_sweep": 3, "sweep": 3, "look": 1, "dead": 1, "counts": 1},
+        **{"requeue": 4, "acquire_sweep": 3, "sweep": 3, "look": 1, "dead": 1, "counts": 1},
         **{"discard": 2, "discard_dead": 1, "reset_ahead": 2, "history": 1, "ahead": 1},
     },
     "receiver": {"register": 2, "apply": 8, "issue": 1, "look_up": 1, "known": 1},
