@@ -213,8 +213,9 @@ def test_every_page_of_the_site_is_whole_on_a_telephone_and_asks_for_nothing(pho
 
 def test_the_handout_is_one_sheet_of_paper(phone, built: Path):
     phone.page.goto((built / "handout.html").as_uri())
-    printed = phone.page.pdf(format="A4", prefer_css_page_size=True, print_background=True)
-    assert browser.pages_of_pdf(printed) == 1
+    for paper in ("A4", "Letter"):
+        printed = phone.page.pdf(format=paper, print_background=True)
+        assert browser.pages_of_pdf(printed) <= 2, f"{paper}, printed on both sides"
 
 
 def test_what_is_broken_in_a_page_is_told(phone, tmp_path: Path):
