@@ -60,12 +60,16 @@ def _owner_fill(owner: Owner, count: int) -> None:
 
 def _owner_calls(owner: Owner, name: str) -> Calls:
     def accept() -> object:
-        return owner.accept("shop", name, "worker", name, 1, 1, "policy", 1, DIGEST, 120)
+        return owner.accept("shop", name, "worker", name, 1, 1, "policy", 2, DIGEST, 120)
 
     yield "add", lambda: owner.add("shop", name, 1, 1, "policy", 0)
-    yield "claim", lambda: owner.claim("shop", name, "worker", 100, 200)
+    yield "claim", lambda: owner.claim("shop", name, "worker", 90, 200)
+    yield "release", lambda: owner.release("shop", name, "worker", 1, 95)
+    yield "", lambda: owner.claim("shop", name, "worker", 100, 200)
+    yield "renew", lambda: owner.renew("shop", name, "worker", 2, 110, 210)
     yield "accept, first", accept
     yield "accept, replayed", accept
+    yield "find", lambda: owner.find("shop", name, 1, "policy")
     yield "look", lambda: owner.look("shop", name)
     yield "set_authority", lambda: owner.set_authority("shop", name, 1, "policy", 130)
     other = f"{name}-cancelled"
@@ -125,6 +129,7 @@ def _intake_calls(intake: Intake, name: str) -> Calls:
     yield "sweep, one compacted", lambda: intake.sweep(1, 0)
     yield "sweep, one removed", lambda: intake.sweep(1, 1)
     yield "erase_identity", lambda: intake.erase_identity(*of, 200)
+    yield "erasures, a page of ten", lambda: intake.erasures(0, 10)
     yield "", lambda: deliver(DIGEST, "explicit", f"tenant {name}", "inbox", name)
     yield "erase_tenant, of one", lambda: intake.erase_tenant(f"tenant {name}", 200)
 
@@ -159,11 +164,15 @@ def _work_calls(work: Work, name: str) -> Calls:
     yield "renew", lambda: work.renew(held[0].work, held[0].fence, 1_000, 110)
     yield "complete", lambda: work.complete(held[0].work, held[0].fence, "", 120)
     yield "look", lambda: work.look(held[0].work)
+    yield "history", lambda: work.history(held[0].work)
+    yield "ahead", lambda: work.ahead(10_000, 120)
     yield "", lambda: deliver(f"{name} fails")
     yield "", take
     yield "fail", fail
     yield "dead, a page of ten", lambda: work.dead(0, 10)
     yield "requeue", lambda: work.requeue(held[0].work, 130)
+    yield "reset_ahead, nothing", lambda: work.reset_ahead(10_000, 10, 130)
+    yield "discard_dead, nothing", lambda: work.discard_dead(10_000, 10, 130)
     yield "", lambda: work.next("desk", "index", "worker", 1, 10, 1, 140)
     yield "", lambda: held.append(work.acquire_sweep("sweeper", 160))
     yield "sweep, one claim", lambda: work.sweep("sweeper", held[-1].token, 10, 5, 160)
@@ -203,8 +212,9 @@ def _dispatch_fill(dispatch: Dispatch, count: int) -> None:
     store = dispatch.store
     copy_rows(store, "work", count, work="'b-' || n")
     copy_rows(store, "receipt", count, id="n + 1", key="'b-' || n", work="'b-' || n")
-    copy_rows(store, "outbox", count, id="n + 1", subject="n + 1")
-    copy_rows(store, "dispatch", count, outbox="n + 1")
+    copy_rows(store, "outbox", count, id="n + 1", subject="n + 1")  # a trigger adds the row of `dispatch`
+    with store.write() as db:
+        db.execute("UPDATE dispatch SET state = 'acknowledged', due = NULL")
 
 
 def _dispatch_calls(dispatch: Dispatch, name: str) -> Calls:
@@ -216,6 +226,7 @@ def _dispatch_calls(dispatch: Dispatch, name: str) -> Calls:
     yield "send, one", lambda: dispatch.send(lambda message: None, 10, 130)
     yield "send, nothing", lambda: dispatch.send(lambda message: None, 10, 140)
     yield "reconciliation", dispatch.reconciliation
+    yield "delayed", dispatch.delayed
 
 
 GROWTHS = (
