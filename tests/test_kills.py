@@ -166,7 +166,7 @@ UNEQUAL = {
         "UPDATE attempt SET result = 'failed'",
         "UPDATE receipt SET unsettled = 1",
     ),
-    "receiver": ("INSERT INTO refusal VALUES (NULL, 'anna', 1, 'host', '9', 'fence', 1)",),
+    "receiver": ("INSERT INTO refusal VALUES (NULL, 'anna', '9', 1, 'fence', 1, 1, 1)",),
 }
 
 

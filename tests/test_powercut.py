@@ -194,7 +194,7 @@ def test_a_message_that_is_sent_before_its_mark_is_on_the_disk_is_found():
     steps = [step for step in LIVES["dispatch"].steps[:9] if step.name != "send" or step.parts == 2]
     assert bad(cut(WAL, "dispatch", steps=steps)[0]) == {}
     [row] = cut(WAL, "dispatch", steps=steps, on=on)
-    assert set(bad(row)) == {"lost"}
+    assert "lost" in bad(row)
     assert "send" in row["witness"]
 
 
@@ -211,8 +211,8 @@ def connecting(pragma):
     """`fixture.connect` with one setting changed."""
     connect = fixture.connect
 
-    def weaker(path, timeout_ms):
-        db = connect(path, timeout_ms)
+    def weaker(*arguments):
+        db = connect(*arguments)
         db.execute(f"PRAGMA {pragma}")
         return db
 

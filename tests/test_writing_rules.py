@@ -78,7 +78,7 @@ PLANTED = {
     "work": {
         "a receipt that counts other work": (
             "UPDATE receipt SET unsettled = unsettled + 1",
-            "UPDATE work SET state = 'dead', due = NULL WHERE state = 'claimed'",
+            "UPDATE work SET state = 'discarded', due = NULL WHERE state = 'claimed'",
             "UPDATE work SET state = 'pending', due = 0 WHERE state = 'done'",
         ),
         "work of a receipt that does not live": (
@@ -99,6 +99,7 @@ PLANTED = {
             "INSERT INTO outbox SELECT NULL, topic, subject, 0 FROM outbox WHERE topic = 'done'",
             "INSERT INTO outbox SELECT NULL, 'done', identity, 0 FROM work WHERE state = 'claimed'",
         ),
+        "a dead letter without a message": ("UPDATE work SET state = 'dead', due = NULL WHERE due > 0",),
         "done without exactly one such attempt": (
             "UPDATE attempt SET result = 'failed' WHERE result = 'done'",
             "UPDATE attempt SET result = 'done' WHERE result = 'open'",
@@ -131,7 +132,14 @@ PLANTED = {
             "UPDATE restoration SET owner = 'x'",
         ),
     },
-    "dispatch": {"a mark on what is not owed": ("UPDATE outbox SET topic = 'other' WHERE id = 1",)},
+    "dispatch": {
+        "a state of what is no message": ("UPDATE outbox SET topic = 'other' WHERE id = 1",),
+        "a message without a state": ("DELETE FROM attempt; DELETE FROM dispatch WHERE outbox = 1",),
+        "a subject of which nothing is due and nobody decides": (
+            "UPDATE dispatch SET state = 'owed', due = NULL",
+        ),
+        "attempts that are not counted": ("INSERT INTO attempt SELECT outbox, 99, 'x', 0 FROM dispatch",),
+    },
 }
 CASES = [
     (*each, sql)

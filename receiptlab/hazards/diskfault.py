@@ -46,7 +46,7 @@ BROKEN = {
     "delete": "SQLITE_IOERR_DELETE",
 }
 KINDS = {"full": {"write": "SQLITE_FULL"}, "broken": BROKEN}
-SETTINGS = (("wal", "full"), ("wal", "full", 8), ("delete", "extra"))
+SETTINGS = (("wal", "full"), ("wal", "full", 8))
 ENDS = ("failed", "unknown", "answered")
 """How the calls ended in which a failure struck. Answered: as if there had been none, since it struck in
 what the call does not hang on."""

@@ -125,6 +125,7 @@ def _intake_steps() -> tuple[Step, ...]:
         Step("sweep", lambda at: at.intake.sweep(10, 1_500)),
         deliver("m-6", "seven", 1_600, retain_until=1_700, tombstone_until=3_000),
         Step("sweep", lambda at: at.intake.sweep(10, 2_500)),
+        Step("erase_digest", lambda at: at.intake.erase_digest(sha256("another item"), 2_600)),
     )
 
 
@@ -156,6 +157,12 @@ def _work_steps() -> tuple[Step, ...]:
         Step("next", lambda at: at.work.next(**take | {"limit": 2}, now=240), parts=2),
         Step("acquire_sweep", lambda at: at.work.acquire_sweep("s", 1_200)),
         Step("sweep", lambda at: at.work.sweep(**swept, now=1_210)),
+        Step("discard", lambda at: at.work.discard(2, 1_220)),
+        Step("next", lambda at: at.work.next(**take, now=1_230), parts=2),
+        Step("fail", lambda at: at.work.fail(3, 2, **failed, now=1_240)),
+        Step("discard_dead", lambda at: at.work.discard_dead(0, 5, 1_250)),
+        deliver("m-4", 90_000),
+        Step("reset_ahead", lambda at: at.work.reset_ahead(1_000, 5, 1_260)),
     )
 
 

@@ -229,7 +229,7 @@ RECEIVER = (
         Receiver,
         (_REGISTER, _APPLY, _RESENT),
         _writer,
-        among(1, (2, 1, 1, 0, 0), (2, 1, 1, 1, 0), (1, 1, 0, 2, 0)),
+        among(1, (2, 1, 1, 0, 0), (2, 1, 1, 1, 0), (1, 1, 0, 1, 0)),
     ),
 )
 
