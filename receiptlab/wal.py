@@ -5,18 +5,23 @@ doesn't check which file it applies it to: a backup that was copied over the fil
 it never had. So `Store.open` asks `foreign` first.
 
 How it can know: bytes 60 to 63 of page 1 (PRAGMA user_version) hold the schema version and, above it, a
-stamp. The first stamp is a hash of the new file's name, device and inode. `Store` raises it by one in its first
-transaction that changes a row, and again whenever it finds that SQLite has begun the WAL anew. A file belongs to a WAL
+stamp. The first stamp is a hash of the new file's name, device and inode. `Store` raises it by one in its
+first transaction that changes a row, and again whenever it finds that SQLite has restarted the WAL. A file
+belongs to a WAL
 
 - when the header on its page 1 is that of a version of page 1 in the WAL (a checkpoint wrote it there), or
 - when it is what the first of them was made from: the same stamp or the one before, the same change counter
   or the one before, and a schema counter that is no higher. The backup API and VACUUM INTO give a copy
   counters of its own.
 
-What can't be seen: a copy that has the counters of the file with which this WAL began (a file copy made
-then, or the backup of a file that was itself restored from one; nothing is damaged, but the newest state
-comes back), and a WAL with one transaction since SQLite began it anew, if page 1 isn't in that one, beside
-a file of equally many pages. The formats: https://www.sqlite.org/fileformat2.html, sections 1.3, 3 and 4.
+What it cannot see:
+
+- A file copy that was made when this WAL began. Nothing is damaged, and the newest state comes back.
+- A backup of a file that was itself restored can, rarely, have the counters that fit this WAL. Its pages are
+  older, so damage is possible.
+- A WAL with only one transaction, without page 1 in it, beside a file with equally many pages.
+
+The formats: https://www.sqlite.org/fileformat2.html, sections 1.3, 3 and 4.
 """
 
 from __future__ import annotations

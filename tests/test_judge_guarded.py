@@ -73,7 +73,10 @@ def test_a_call_that_is_missing_is_no_answer(mine, said):
             {"acquire": ["lease_lost"]},
             "lease_lost does not fit acquire: it asks for `token`, which acquire does not have",
         ),
-        ({"reserve": ["busy", "lease_lost"]}, "(worker-a reserve at 0): fault after_commit: it never struck"),
+        (
+            {"reserve": ["busy", "lease_lost"]},
+            "(worker-a next at 1): outcome: expected accepted, got refused (busy)",
+        ),
         ({"sweep": ["busy"]}, "(sweeper sweep at 100): outcome: expected accepted"),
         ({"requeue": ["not_dead"]}, "step 1 (operator requeue at 0): outcome: expected refused"),
     ],
