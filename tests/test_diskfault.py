@@ -48,14 +48,15 @@ def test_every_failure_is_told_and_nothing_is_half_done(name):
         assert row["faults"] == sum(row[word] for word in WORDS) > row["calls"]
 
 
-def test_the_same_with_checkpoints():
-    assert found(failing("receiver", ("wal", "full", 8))) == [(0, "")] * 4
+@pytest.mark.parametrize("setting", [("wal", "full", 8), ("delete", "extra")])
+def test_the_same_with_checkpoints_and_with_a_rollback_journal(setting):
+    assert found(failing("receiver", setting)) == [(0, "")] * 4
 
 
 def test_a_full_run_has_every_setting_and_tells_how_far_it_is():
     told, lives = [], [LIVES["retention"]._replace(steps=EXECUTE)]
     rows = diskfault.run("full", lambda *done: told.append(done), of=lives)
-    assert told == [(0, 2), (1, 2), (2, 2)]
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
     assert [row["setting"] for row in rows[::4]] == [
         str(filesystem.Setting(*each)) for each in diskfault.SETTINGS
     ]
