@@ -14,7 +14,7 @@ def main() -> int:
         if sys.stdout is None:
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it is the output until the end)
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-        from receiptlab.cli import main as run
+        from receiptlab.cli.commands import main as run
 
         return run()
     except KeyboardInterrupt:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from receiptlab.caseformat import CaseError
-from receiptlab.cases import load
+from receiptlab.experiment.case_file import CaseError
+from receiptlab.experiment.library import load
+from receiptlab.experiment.player import play
+from receiptlab.experiment.run import Run
 from receiptlab.outcomes import attempt
-from receiptlab.play import play
-from receiptlab.record import Run
 from receiptlab.scenarios import SCENARIOS
 
 

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from receiptlab import fixture, process, wal
+from receiptlab import database_file as fixture
+from receiptlab import process, wal
 from receiptlab.errors import Damaged, Definite, Indefinite, Locked, NotAFixture, NotWritten
 
 TIMEOUT_MS = 5_000
@@ -93,7 +94,7 @@ class Store:
 
     It belongs to the process that opened it: in a forked child every call but `close`, which does nothing
     there, raises NotWritten (other-process). While it is open, do not open, copy or read the file by other
-    means in the same process; see `receiptlab.fixture`.
+    means in the same process; see `receiptlab.database_file`.
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection | None, timeout_ms: int) -> None:

@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 
-from receiptlab.contracts.intake import Intake
+from receiptlab.contracts.intake.intake import Intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver
 from receiptlab.contracts.retention import _EFFECT, _RECEIPT, Executed, Retention, _see_key
-from receiptlab.contracts.work import Work
-from receiptlab.hazards import killed
+from receiptlab.contracts.work.work import Work
+from receiptlab.faults.processes import killed_program as killed
 from receiptlab.values import canonical, checked, sha256
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from receiptlab import golden
+from receiptlab.cli import results as golden
 from receiptlab.contracts.owner import SCHEMA, Owner
-from receiptlab.record import Run
-from receiptlab.scenarios.ablation import ablate
+from receiptlab.experiment.run import Run
+from receiptlab.scenarios.ablation_matrix import ablate
 from receiptlab.store import Store
 from receiptlab.values import sha256
 

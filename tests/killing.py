@@ -11,10 +11,10 @@ import signal
 import time
 import traceback
 
-from receiptlab.consumers import command
-from receiptlab.consumers.duty import Failure
-from receiptlab.consumers.worker import Policy, Worker
-from receiptlab.contracts.work import Work
+from receiptlab.cli import intake_command as command
+from receiptlab.contracts.work.work import Work
+from receiptlab.examples.handler import Failure
+from receiptlab.examples.worker import Policy, Worker
 from receiptlab.store import Store
 from receiptlab.values import sha256
 

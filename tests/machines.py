@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from receiptlab.hazards.drawing import Draw
-from receiptlab.hazards.models import PAIRS, Disagreement, Pair
-from receiptlab.hazards.models.calls import draw_step
-from receiptlab.hazards.models.pair import REOPEN
-from receiptlab.hazards.models.running import later, shrunk
+from receiptlab.faults.seeded import Draw
+from receiptlab.models import PAIRS, Disagreement, Pair
+from receiptlab.models.calls import draw_step
+from receiptlab.models.pair import REOPEN
+from receiptlab.models.search import later, shrunk
 
 # It is made short afterwards, by leaving calls out: that is quicker than drawing all of it anew.
 BOUNDED = {

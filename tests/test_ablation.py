@@ -4,13 +4,13 @@ from itertools import pairwise
 
 import pytest
 
-from receiptlab.cases import own_cases
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver
 from receiptlab.contracts.registry import CONTRACTS
-from receiptlab.hazards.ablation import first, guard_names, without
-from receiptlab.play import play
-from receiptlab.scenarios.ablation import ablate, label
+from receiptlab.experiment.library import own_cases
+from receiptlab.experiment.player import play
+from receiptlab.faults.ablation import first, guard_names, without
+from receiptlab.scenarios.ablation_matrix import ablate, label
 from tests.conftest import ABLATE
 
 

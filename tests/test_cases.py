@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 
-from receiptlab.caseformat import FILE_CALLS, CaseError, read_case
-from receiptlab.cases import data_folder, load, own_cases
 from receiptlab.contracts.registry import CONTRACTS
-from receiptlab.hazards.ablation import without
-from receiptlab.hazards.faults import points_of
-from receiptlab.hazards.tampering import TAMPERING
-from receiptlab.play import play
+from receiptlab.experiment.case_file import FILE_CALLS, CaseError, read_case
+from receiptlab.experiment.library import data_folder, load, own_cases
+from receiptlab.experiment.player import play
+from receiptlab.faults.ablation import without
+from receiptlab.faults.failpoints import points_of
+from receiptlab.faults.tampering import TAMPERING
 from receiptlab.store import Store
 
 HEAD = {"format": 1, "case": "mine", "contract": "owner"}
@@ -239,7 +239,7 @@ def test_an_unknown_case_is_told(tmp_path):
 
 
 def test_the_format_page_names_every_key_call_and_outcome():
-    from receiptlab import caseformat as cases
+    from receiptlab.experiment import case_file as cases
     from receiptlab.outcomes import WORDS
 
     page = (data_folder() / "README.md").read_text(encoding="utf-8")
@@ -265,7 +265,7 @@ def test_the_example_on_the_format_page_plays(tmp_path):
 
 
 def test_without_the_data_folder_the_error_says_what_to_do(tmp_path, monkeypatch):
-    from receiptlab import cases
+    from receiptlab.experiment import library as cases
 
     shutil.copy(cases.__file__, tmp_path / "cases.py")
     monkeypatch.setattr(cases, "__file__", str(tmp_path / "cases.py"))

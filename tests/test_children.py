@@ -9,9 +9,9 @@ import pytest
 
 from receiptlab.contracts.retention import Retention
 from receiptlab.errors import NotAFixture
-from receiptlab.hazards.children import FIRST_EXIT_CODE, Child, ChildFailed, exit_code
-from receiptlab.hazards.faults import points_of
-from receiptlab.scenarios.retention import EXIT_CODES
+from receiptlab.faults.failpoints import points_of
+from receiptlab.faults.processes.children import FIRST_EXIT_CODE, Child, ChildFailed, exit_code
+from receiptlab.scenarios.retention_runs import EXIT_CODES
 from receiptlab.store import Store
 
 CALL = {"namespace": "shop", "epoch": 1, "operation": "op-1", "payload": "pay 5", "now": 100}

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from receiptlab import golden
-from receiptlab.caseformat import read_case
-from receiptlab.cases import own_cases
-from receiptlab.cli import main
+from receiptlab.cli import results as golden
+from receiptlab.cli.commands import main
 from receiptlab.contracts.owner import Owner
-from receiptlab.play import play
-from receiptlab.rows import Rows
+from receiptlab.experiment.case_file import read_case
+from receiptlab.experiment.library import own_cases
+from receiptlab.experiment.player import play
+from receiptlab.experiment.row_diff import Rows
 from tests.conftest import all_runs
 
 ROOT = Path(__file__).parent.parent
@@ -93,7 +93,7 @@ def test_a_long_case_takes_no_more_than_a_step_per_call(tmp_path, monkeypatch):
     path.write_text("\n".join(calls + other[:1]), encoding="utf-8")
     short = play(read_case(path))
     assert short.steps[-1].changes and short.steps[1].leases
-    monkeypatch.setattr("receiptlab.play.DETAILED", len(short.steps) - 1)
+    monkeypatch.setattr("receiptlab.experiment.player.DETAILED", len(short.steps) - 1)
     monkeypatch.setattr(Rows, "changes", lambda *told: pytest.fail("every row was read"))
     monkeypatch.setattr(Owner, "leases", lambda self: pytest.fail("every lease was read"))
     asked = []
@@ -215,7 +215,7 @@ def command(*arguments, **more):
 
 def test_no_temporary_folder_gets_a_sentence(tmp_path):
     missing = str(tmp_path / "missing")
-    code = "import sys, tempfile; tempfile.tempdir = sys.argv[1]; from receiptlab.cli import main; sys.exit(main(['run']))"
+    code = "import sys, tempfile; tempfile.tempdir = sys.argv[1]; from receiptlab.cli.commands import main; sys.exit(main(['run']))"
     done = subprocess.run(
         [sys.executable, "-c", code, missing], cwd=ROOT, capture_output=True, text=True, timeout=60
     )

@@ -15,19 +15,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from receiptlab.consumers import batches, command, mailbox, webhooks
-from receiptlab.consumers.batches import Broken, Doubtful, forget, take_in
-from receiptlab.consumers.duty import Failure, item_of
-from receiptlab.consumers.mailbox import Letter, letters
-from receiptlab.consumers.mbox import PIECE, Mbox
-from receiptlab.consumers.webhooks import Webhook
-from receiptlab.consumers.worker import Policy, Worker
-from receiptlab.contracts.content import content_digest
-from receiptlab.contracts.intake import Intake
-from receiptlab.contracts.items import identity_of
-from receiptlab.contracts.work import Work
+from receiptlab.cli import intake_command as command
+from receiptlab.contracts.intake.content import content_digest
+from receiptlab.contracts.intake.intake import Intake
+from receiptlab.contracts.intake.items import identity_of
+from receiptlab.contracts.work.work import Work
 from receiptlab.errors import LabError, NotAFixture, Refused, WrongArgument
-from receiptlab.scenarios.intake import traces
+from receiptlab.examples import batches, mailbox, webhooks
+from receiptlab.examples.batches import Broken, Doubtful, forget, take_in
+from receiptlab.examples.handler import Failure, item_of
+from receiptlab.examples.mailbox import Letter, letters
+from receiptlab.examples.mbox import PIECE, Mbox
+from receiptlab.examples.webhooks import Webhook
+from receiptlab.examples.worker import Policy, Worker
+from receiptlab.scenarios.intake_runs import traces
 from receiptlab.store import Store
 from receiptlab.values import sha256
 
@@ -850,10 +851,10 @@ def test_a_terminal_gets_a_bar(tmp_path, capsys, monkeypatch):
 
 HUGE = """
 import sys
-from receiptlab.consumers.batches import take_in
-from receiptlab.consumers.command import SCHEMA
-from receiptlab.consumers.mailbox import letters
-from receiptlab.contracts.intake import Intake
+from receiptlab.examples.batches import take_in
+from receiptlab.cli.intake_command import SCHEMA
+from receiptlab.examples.mailbox import letters
+from receiptlab.contracts.intake.intake import Intake
 from receiptlab.store import Store
 with open(sys.argv[1], "rb") as file, Store.create(sys.argv[2], SCHEMA) as store:
     print(take_in(store, Intake(store), letters(file, "acme", "inbox"), now=0).first_seen)

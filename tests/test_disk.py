@@ -229,7 +229,7 @@ def test_where_everything_may_be_written_reading_opens_as_usual(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from receiptlab import fixture
+from receiptlab import database_file as fixture
 from receiptlab.contracts.owner import SCHEMA
 from receiptlab.store import Store
 at = int(sys.argv[2])

@@ -6,14 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from receiptlab import fixture
+from receiptlab import database_file as fixture
 from receiptlab.contracts import retention
 from receiptlab.errors import Indefinite, LabError, NotWritten, Refused
-from receiptlab.hazards import diskfault, expecting, filesystem, opening
-from receiptlab.hazards.disk import Disk, DiskFault, Fault
-from receiptlab.hazards.recording import ProvesNothing
-from receiptlab.hazards.reopening import Found
-from receiptlab.hazards.writing import Step, lives
+from receiptlab.faults.disk import expected_steps as expecting
+from receiptlab.faults.disk import io_errors as diskfault
+from receiptlab.faults.disk import opening
+from receiptlab.faults.disk import vfs as filesystem
+from receiptlab.faults.disk.log import Disk, DiskFault, Fault
+from receiptlab.faults.disk.recorder import ProvesNothing
+from receiptlab.faults.disk.reopening import Found
+from receiptlab.faults.disk.workloads import Step, lives
 from receiptlab.outcomes import Outcome
 from receiptlab.store import Store
 from tests.broken import TwoTransactions

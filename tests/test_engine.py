@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from receiptlab.engine import report, wal_reset_defect
+from receiptlab.sqlite_version import report, wal_reset_defect
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from receiptlab.judge import answers
+from receiptlab.exercises import answers
 from tests.test_exercises import code, lines_of
 from tools import exercises, notebooks
 

@@ -11,9 +11,9 @@ from types import FunctionType
 
 import pytest
 
-from receiptlab import judge
+from receiptlab import exercises as judge
 from receiptlab.contracts.registry import CONTRACTS
-from receiptlab.hazards.ablation import guard_names
+from receiptlab.faults.ablation import guard_names
 from tools import exercises, notebooks, workshop
 
 LESSONS = sorted((notebooks.ROOT / "notebooks").glob("*.ipynb"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiptlab.cases import own_cases
+from receiptlab.experiment.library import own_cases
 from receiptlab.scenarios import SCENARIOS
 from tools.notebooks import joined, read
 

@@ -4,7 +4,7 @@ import pytest
 
 from receiptlab.contracts.owner import Owner
 from receiptlab.errors import Indefinite, InjectedFault, NotWritten, Refused
-from receiptlab.hazards.faults import crash_at, failing, fault, points_of
+from receiptlab.faults.failpoints import crash_at, failing, fault, points_of
 from tests.conftest import RESULT, WORK
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from receiptlab import golden
-from receiptlab.cases import load
-from receiptlab.cli import main
+from receiptlab.cli import results as golden
+from receiptlab.cli.commands import main
+from receiptlab.experiment.library import load
+from receiptlab.experiment.player import play
 from receiptlab.lesson import case
-from receiptlab.play import play
 from tests.conftest import ABLATE, all_runs
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from receiptlab import fixture
-from receiptlab.contracts import claims
+from receiptlab import database_file as fixture
 from receiptlab.contracts.owner import SCHEMA
+from receiptlab.contracts.work import claims
 from receiptlab.errors import Damaged, Definite, Locked, NotAFixture, WrongValue
 from receiptlab.store import Store
 from receiptlab.values import MAX_BODY, bounded, countable, integer, sized, text, utf8
@@ -151,7 +151,7 @@ def test_what_opening_meets_has_its_own_reason(tmp_path, monkeypatch, connect, n
 
 
 def test_the_command_line_says_damaged_and_not_try_again(tmp_path):
-    from receiptlab.consumers import command
+    from receiptlab.cli import intake_command as command
 
     path = tmp_path / "my.db"
     with Store.create(path, command.SCHEMA) as store:
@@ -172,8 +172,8 @@ def test_the_command_line_says_damaged_and_not_try_again(tmp_path):
 
 @pytest.mark.parametrize("arguments", [["status"], ["results"], ["dead"], ["status", "--metrics"]])
 def test_the_reading_commands_open_what_cannot_be_written(tmp_path, monkeypatch, capsys, arguments):
-    from receiptlab import cli
-    from receiptlab.consumers import command
+    from receiptlab.cli import commands as cli
+    from receiptlab.cli import intake_command as command
 
     path = tmp_path / "my.db"
     Store.create(path, (*command.SCHEMA, *_results())).close()
@@ -188,6 +188,7 @@ def test_the_reading_commands_open_what_cannot_be_written(tmp_path, monkeypatch,
 
 
 def _results():
-    from receiptlab.consumers import command, worker
+    from receiptlab.cli import intake_command as command
+    from receiptlab.examples import worker
 
     return [sql for sql in worker.SCHEMA if sql not in command.SCHEMA]

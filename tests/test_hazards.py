@@ -5,12 +5,17 @@ import json
 import apsw
 import pytest
 
+from receiptlab import models
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.errors import LabError
-from receiptlab.hazards import diskfault, kills, models, powercut
-from receiptlab.hazards.explored import Explored, Order
-from receiptlab.hazards.writing import lives
-from receiptlab.scenarios import every_order, orders, racing
+from receiptlab.faults.disk import io_errors as diskfault
+from receiptlab.faults.disk import power_cut as powercut
+from receiptlab.faults.disk.workloads import lives
+from receiptlab.faults.processes import kills
+from receiptlab.interleaving.findings import Explored, Order
+from receiptlab.scenarios import interleaving_rows as every_order
+from receiptlab.scenarios import interleavings as orders
+from receiptlab.scenarios import racing_mistakes as racing
 from tools import hazards
 
 REPORT = json.loads(hazards.REPORT.read_text(encoding="utf-8"))

@@ -21,14 +21,14 @@ import requests
 import stripe
 import urllib3
 
-from receiptlab.cli import main
-from receiptlab.consumers.http_receiver import Service
-from receiptlab.consumers.http_sender import Remote, Unanswered, look_up_over_http, over_http
-from receiptlab.contracts import dispatch as sending
-from receiptlab.contracts.dispatch import Dispatch, Message
+from receiptlab.cli.commands import main
+from receiptlab.contracts import relay as sending
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import SCHEMA, Receiver, Writer
+from receiptlab.contracts.relay import Dispatch, Message
 from receiptlab.errors import Indefinite, InjectedFault, NotWritten, Refused, WrongValue
+from receiptlab.examples.http_receiver import Service
+from receiptlab.examples.http_sender import Remote, Unanswered, look_up_over_http, over_http
 from receiptlab.store import Store
 from receiptlab.values import sha256
 from tests.conftest import RESULT, WORK
@@ -1310,7 +1310,7 @@ def test_a_signal_that_another_thread_receives_stops_the_command_too(tmp_path):
 FEW_FILES = """if True:
     import resource, sys
     resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-    from receiptlab.cli import main
+    from receiptlab.cli.commands import main
     sys.exit(main(sys.argv[1:]))"""
 
 

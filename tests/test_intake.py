@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.intake import _DUE, _ERASURES, _KNOWN, _OVER, _UNSAY, Intake
-from receiptlab.contracts.items import (
+from receiptlab.contracts.intake.intake import _DUE, _ERASURES, _KNOWN, _OVER, _UNSAY, Intake
+from receiptlab.contracts.intake.items import (
     Changed,
     CollisionRedelivered,
     Erased,
@@ -25,8 +25,8 @@ from receiptlab.contracts.items import (
     identity_of,
     synthetic_key,
 )
-from receiptlab.contracts.staging import GUARDS
-from receiptlab.contracts.work import Work
+from receiptlab.contracts.intake.staging import GUARDS
+from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused, WrongArgument
 from receiptlab.store import Store
 from receiptlab.values import sha256
@@ -67,7 +67,7 @@ def row(intake):
 
 
 def test_identity_is_the_same_in_another_process():
-    code = "from receiptlab.contracts.items import identity_of; print(identity_of('explicit', 'acme', 'mail', 'k'))"
+    code = "from receiptlab.contracts.intake.items import identity_of; print(identity_of('explicit', 'acme', 'mail', 'k'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == identity_of("explicit", "acme", "mail", "k")
 

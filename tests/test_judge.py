@@ -2,11 +2,11 @@
 
 import pytest
 
-from receiptlab import judge
-from receiptlab.caseformat import CaseError
+from receiptlab import exercises as judge
 from receiptlab.contracts.owner import Owner
 from receiptlab.errors import Refused
-from receiptlab.judge import like
+from receiptlab.exercises import like
+from receiptlab.experiment.case_file import CaseError
 from receiptlab.lesson import case
 
 REPLACED = "O-06-lease-replaced"

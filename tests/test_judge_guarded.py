@@ -2,9 +2,9 @@
 
 import pytest
 
-from receiptlab import judge
-from receiptlab.contracts import claims, lease
-from receiptlab.contracts.work import Work
+from receiptlab import exercises as judge
+from receiptlab.contracts.work import claims, lease
+from receiptlab.contracts.work.work import Work
 
 CLAIM = ("complete", "renew", "fail")
 LOOKS = ["not_found", "claim_lost_fence", "already_done", "claim_lost_state", "claim_lost_expiry"]

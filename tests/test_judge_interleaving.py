@@ -2,8 +2,8 @@
 
 import pytest
 
-from receiptlab import judge
-from receiptlab.scenarios import every_order
+from receiptlab import exercises as judge
+from receiptlab.scenarios import interleaving_rows as every_order
 from receiptlab.scenarios.naive import (
     Saved,
     accept_by_key_alone,
@@ -13,7 +13,7 @@ from receiptlab.scenarios.naive import (
     write_receipt,
     write_result,
 )
-from receiptlab.scenarios.racing import accept_and_forget_to_end, accept_deferred
+from receiptlab.scenarios.racing_mistakes import accept_and_forget_to_end, accept_deferred
 
 
 def told(capsys):

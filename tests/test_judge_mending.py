@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiptlab import judge
+from receiptlab import exercises as judge
 from receiptlab.scenarios import naive
 from receiptlab.scenarios.naive import write_message, write_receipt, write_result
 

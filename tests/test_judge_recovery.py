@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from receiptlab import judge
-from receiptlab.contracts.claims import Changed
+from receiptlab import exercises as judge
+from receiptlab.contracts.work.claims import Changed
 from receiptlab.errors import Refused
-from receiptlab.judge import like
+from receiptlab.exercises import like
 from receiptlab.scenarios import restoring
 from receiptlab.store import Store
 

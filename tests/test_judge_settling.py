@@ -2,12 +2,12 @@
 
 import pytest
 
-from receiptlab import judge
+from receiptlab import exercises as judge
 from receiptlab.contracts import owner
 from receiptlab.contracts.owner import Owner
 from receiptlab.errors import Refused
-from receiptlab.hazards.ablation import first
-from receiptlab.judge import like
+from receiptlab.exercises import like
+from receiptlab.faults.ablation import first
 
 BASE = "O-09-revoked-replay"
 BEFORE = [like(BASE, number) for number in (1, 2, 3, 4)]

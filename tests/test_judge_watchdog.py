@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from receiptlab.judge import answers, watchdog
-from receiptlab.judge.identity import Apart, Number, apart, plain
-from receiptlab.judge.watchdog import TooLong, go_on, within
+from receiptlab.exercises import answers, watchdog
+from receiptlab.exercises.number_identity import Apart, Number, apart, plain
+from receiptlab.exercises.watchdog import TooLong, go_on, within
 
 NEVER = 600.0
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from receiptlab.contracts.dispatch import Dispatch
-from receiptlab.contracts.intake import Intake
+from receiptlab.contracts.intake.intake import Intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver, Writer
+from receiptlab.contracts.relay import Dispatch
 from receiptlab.contracts.retention import Retention
-from receiptlab.contracts.work import Work
+from receiptlab.contracts.work.work import Work
 from receiptlab.errors import LabError, WrongArgument
 from receiptlab.store import Store
 from receiptlab.values import MAX_BODY, sha256

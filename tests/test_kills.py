@@ -13,8 +13,9 @@ import pytest
 
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.errors import LabError
-from receiptlab.hazards import killed, kills
-from receiptlab.hazards.children import ChildFailed
+from receiptlab.faults.processes import killed_program as killed
+from receiptlab.faults.processes import kills
+from receiptlab.faults.processes.children import ChildFailed
 from receiptlab.store import Store
 
 SAME = "identity, revision, processor, processor_revision"

@@ -6,10 +6,10 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from receiptlab.consumers import command
-from receiptlab.consumers.metrics import AHEAD, NAME, OPEN, STATES, exposition, metrics
-from receiptlab.contracts.work import Work
+from receiptlab.cli import intake_command as command
+from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused
+from receiptlab.examples.metrics import AHEAD, NAME, OPEN, STATES, exposition, metrics
 from receiptlab.store import Store
 from receiptlab.values import sha256
 
@@ -99,6 +99,6 @@ def test_nothing_of_the_items_is_in_them_whatever_their_state(tmp_path):
 
 
 def test_the_library_is_loaded_only_where_it_is_needed():
-    code = "import sys, receiptlab.cli, receiptlab.consumers.metrics as m; print('prometheus_client' in sys.modules); m.exposition([]); print('prometheus_client' in sys.modules)"
+    code = "import sys, receiptlab.cli.commands, receiptlab.examples.metrics as m; print('prometheus_client' in sys.modules); m.exposition([]); print('prometheus_client' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "False\nTrue\n", done.stderr

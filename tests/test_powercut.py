@@ -4,19 +4,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from receiptlab import fixture, show
-from receiptlab.contracts import intake, retention
-from receiptlab.contracts.dispatch import Dispatch
+from receiptlab import database_file as fixture
+from receiptlab import show
+from receiptlab.contracts import retention
+from receiptlab.contracts.base import arguments
+from receiptlab.contracts.intake import intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.registry import CONTRACTS
-from receiptlab.contracts.shape import arguments
-from receiptlab.hazards import powercut, reopening, states
-from receiptlab.hazards.disk import Disk, Event
-from receiptlab.hazards.filesystem import Setting
-from receiptlab.hazards.recording import ProvesNothing, Recording
-from receiptlab.hazards.reopening import Found
-from receiptlab.hazards.states import Past, Plan, sectors
-from receiptlab.hazards.writing import SECRET, Step, lives
+from receiptlab.contracts.relay import Dispatch
+from receiptlab.faults.disk import crash_states as states
+from receiptlab.faults.disk import power_cut as powercut
+from receiptlab.faults.disk import reopening
+from receiptlab.faults.disk.crash_states import Past, Plan, sectors
+from receiptlab.faults.disk.log import Disk, Event
+from receiptlab.faults.disk.recorder import ProvesNothing, Recording
+from receiptlab.faults.disk.reopening import Found
+from receiptlab.faults.disk.vfs import Setting
+from receiptlab.faults.disk.workloads import SECRET, Step, lives
 from receiptlab.store import Store
 from receiptlab.values import checked
 from tests.broken import TwoTransactions

@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ET
 
 from receiptlab import show
-from receiptlab.cases import measured_prices
+from receiptlab.experiment.library import measured_prices
 from tools.bench_retention import SIZES, filled, size_of
 
 PRICES = measured_prices()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from receiptlab.cases import contract_map
-from receiptlab.cli import main
+from receiptlab.cli.commands import main
 from receiptlab.contracts.registry import CONTRACTS
+from receiptlab.experiment.library import contract_map
 from tools import picture
 
 ROOT = Path(__file__).parent.parent

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from receiptlab.contracts.owner import Owner
-from receiptlab.hazards import reopening
+from receiptlab.faults.disk import reopening
 from receiptlab.store import Store
 
 ADD = {"scope": "shop", "revision": 1, "epoch": 1, "policy": "p", "now": 1}

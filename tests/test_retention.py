@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from receiptlab.contracts.retention import GUARDS, Retention
 from receiptlab.errors import Refused, WrongArgument
-from receiptlab.hazards.tampering import unsafe_delete
-from receiptlab.scenarios.retention import sixteen_calls_on_eight_workers
+from receiptlab.faults.tampering import unsafe_delete
+from receiptlab.scenarios.retention_runs import sixteen_calls_on_eight_workers
 from receiptlab.store import Store
 from receiptlab.values import MAX_BODY, sha256
 

@@ -3,8 +3,10 @@
 import pytest
 
 from receiptlab.contracts.owner import Owner
-from receiptlab.record import Recorder
-from receiptlab.scenarios import SCENARIOS, at_once, going_wrong
+from receiptlab.experiment.run import Recorder
+from receiptlab.scenarios import SCENARIOS
+from receiptlab.scenarios import counterexamples as going_wrong
+from receiptlab.scenarios import threads as at_once
 from receiptlab.scenarios.lab import Lab
 from tests.conftest import all_runs
 

@@ -11,22 +11,24 @@ from typing import NamedTuple
 import pytest
 
 from receiptlab import show
-from receiptlab.cli import main
-from receiptlab.contracts import lease
-from receiptlab.contracts.claims import Swept
+from receiptlab.cli.commands import main
 from receiptlab.contracts.receiver import Receiver, Writer
 from receiptlab.contracts.retention import Retention
-from receiptlab.contracts.work import Work
+from receiptlab.contracts.work import lease
+from receiptlab.contracts.work.claims import Swept
+from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused
-from receiptlab.hazards import schedules, stepping
-from receiptlab.hazards.explored import NotRepeatable, TooManyOrders, WrongOrder
-from receiptlab.hazards.schedules import Explorer
-from receiptlab.hazards.stepping import Caller, calling, short
-from receiptlab.scenarios import every_order, racing
-from receiptlab.scenarios.every_order import EXPECTED, explored, rows, witness
+from receiptlab.interleaving import explorer as schedules
+from receiptlab.interleaving import stepper as stepping
+from receiptlab.interleaving.explorer import Explorer
+from receiptlab.interleaving.findings import NotRepeatable, TooManyOrders, WrongOrder
+from receiptlab.interleaving.stepper import Caller, calling, short
+from receiptlab.scenarios import interleaving_rows as every_order
+from receiptlab.scenarios import racing_mistakes as racing
+from receiptlab.scenarios.interleaving_rows import EXPECTED, explored, rows, witness
+from receiptlab.scenarios.interleavings import PAIRS, Experiment, among, execute
 from receiptlab.scenarios.naive import Naive, accept_by_key_alone, write_result
-from receiptlab.scenarios.orders import PAIRS, Experiment, among, execute
-from receiptlab.scenarios.racing import PLANTED
+from receiptlab.scenarios.racing_mistakes import PLANTED
 from receiptlab.store import Store
 
 ALL = {each.name: each for each in (*PAIRS, *PLANTED)}
@@ -583,7 +585,7 @@ def test_the_bars_tell_every_verdict_in_words():
 
 
 def test_importing_the_scenarios_does_not_load_greenlet():
-    code = "import sys, receiptlab.cli, receiptlab.scenarios.every_order; print('greenlet' in sys.modules)"
+    code = "import sys, receiptlab.cli.commands, receiptlab.scenarios.interleaving_rows; print('greenlet' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "False\n", done.stderr
 

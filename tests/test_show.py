@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from receiptlab import show
-from receiptlab.cases import own_cases
+from receiptlab.experiment.library import own_cases
 from receiptlab.lesson import case, scenario
 from receiptlab.outcomes import WORDS
-from receiptlab.scenarios.ablation import ablate, label
+from receiptlab.scenarios.ablation_matrix import ablate, label
 from receiptlab.show.style import COLOURS, MARKS, SHAPES
 
 

@@ -10,13 +10,13 @@ from collections import Counter
 
 import pytest
 
-from receiptlab.contracts.claims import backoff
-from receiptlab.contracts.dispatch import BASE, CAP, SCHEMA, Dispatch, to_file
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import GUARDS, Receiver
+from receiptlab.contracts.relay import BASE, CAP, SCHEMA, Dispatch, to_file
+from receiptlab.contracts.work.claims import backoff
 from receiptlab.errors import InjectedFault, Locked, NotAFixture, NotWritten, Refused, WrongArgument
-from receiptlab.hazards.children import environment
-from receiptlab.hazards.faults import crash_at
+from receiptlab.faults.failpoints import crash_at
+from receiptlab.faults.processes.children import environment
 from receiptlab.scenarios import restoring
 from receiptlab.scenarios.split_brain import two_owners_of_one_lease
 from receiptlab.scenarios.world import SHOP, Party, backup

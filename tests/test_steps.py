@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from receiptlab import show
+from receiptlab.experiment.row_diff import SHOWN, Rows
+from receiptlab.experiment.run import Change
 from receiptlab.lesson import case, scenario
-from receiptlab.record import Change
-from receiptlab.rows import SHOWN, Rows
-from receiptlab.show.walking import walk
+from receiptlab.show.step_widget import walk
 from tests.conftest import all_runs
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from receiptlab.contracts.owner import SCHEMA, Owner
 from receiptlab.contracts.registry import CONTRACTS
+from receiptlab.database_file import APPLICATION_ID, SCHEMA_VERSION
 from receiptlab.errors import Damaged, Definite, Indefinite, Locked, NotAFixture, NotWritten, Refused
-from receiptlab.fixture import APPLICATION_ID, SCHEMA_VERSION
 from receiptlab.scenarios.naive import Naive
 from receiptlab.store import Store
 

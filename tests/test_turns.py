@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from receiptlab.consumers import turns as module
-from receiptlab.consumers.turns import Turns
 from receiptlab.errors import NotWritten
-from receiptlab.hazards.children import environment
+from receiptlab.examples import fair_lock as module
+from receiptlab.examples.fair_lock import Turns
+from receiptlab.faults.processes.children import environment
 from receiptlab.store import Store
 
 fcntl = pytest.importorskip("fcntl", reason="without file locks there are no turns")
@@ -21,7 +21,7 @@ fcntl = pytest.importorskip("fcntl", reason="without file locks there are no tur
 WATCHDOG_SECONDS = 30
 HOLD = """
 import sys
-from receiptlab.consumers.turns import Turns
+from receiptlab.examples.fair_lock import Turns
 for line in sys.stdin:
     try:
         with Turns(sys.argv[1]):
@@ -33,7 +33,7 @@ for line in sys.stdin:
 """
 COUNT = """
 import os, sys
-from receiptlab.consumers.turns import Turns
+from receiptlab.examples.fair_lock import Turns
 turns = Turns(sys.argv[1])
 print("READY", flush=True)
 sys.stdin.readline()

@@ -14,8 +14,8 @@ import pytest
 
 from receiptlab import wal
 from receiptlab.errors import NotAFixture
-from receiptlab.hazards import filesystem
-from receiptlab.hazards.disk import Disk
+from receiptlab.faults.disk import vfs as filesystem
+from receiptlab.faults.disk.log import Disk
 from receiptlab.store import Store
 
 SCHEMA = (

@@ -26,7 +26,7 @@ def installed(tmp_path_factory):
 def test_the_package_works_away_from_a_checkout(installed):
     environment = {**os.environ, "PYTHONPATH": str(installed / "site")}
     asked = {"cwd": installed, "env": environment, "capture_output": True, "text": True, "timeout": 120}
-    code = "import receiptlab; from receiptlab import golden; golden.read(golden.golden_file()); print(receiptlab.__file__)"
+    code = "import receiptlab; from receiptlab.cli import results; results.read(results.golden_file()); print(receiptlab.__file__)"
     done = subprocess.run([sys.executable, "-c", code], **asked)
     assert done.stdout.startswith(str(installed)), done.stderr
     listed = subprocess.run([sys.executable, "-m", "receiptlab", "list"], **asked)

@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiptlab import contracts, fixture
-from receiptlab.cases import own_cases
-from receiptlab.contracts.claims import GUARDS, LATEST, LONGEST, Claim, backoff
-from receiptlab.contracts.items import identity_of
-from receiptlab.contracts.lease import LEASE_MS
-from receiptlab.contracts.reserving import _DUE, _OVERDUE
-from receiptlab.contracts.work import Work
+from receiptlab import contracts
+from receiptlab import database_file as fixture
+from receiptlab.contracts.intake.items import identity_of
+from receiptlab.contracts.work.claims import GUARDS, LATEST, LONGEST, Claim, backoff
+from receiptlab.contracts.work.lease import LEASE_MS
+from receiptlab.contracts.work.reserving import _DUE, _OVERDUE
+from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused, WrongArgument
-from receiptlab.play import play
+from receiptlab.experiment.library import own_cases
+from receiptlab.experiment.player import play
 from receiptlab.store import Store
 from receiptlab.values import MAX_INTEGER, sha256
 

@@ -9,17 +9,18 @@ import sys
 
 import pytest
 
-from receiptlab.consumers import command, worker
-from receiptlab.consumers.batches import forget, take_in
-from receiptlab.consumers.duty import Failure
-from receiptlab.consumers.mailbox import Letter
-from receiptlab.consumers.stopping import Gone, Stop
-from receiptlab.consumers.webhooks import Webhook
-from receiptlab.consumers.worker import Policy, Worker
-from receiptlab.contracts.intake import Intake
-from receiptlab.contracts.lease import LEASE_MS
-from receiptlab.contracts.work import Work
+from receiptlab.cli import intake_command as command
+from receiptlab.contracts.intake.intake import Intake
+from receiptlab.contracts.work.lease import LEASE_MS
+from receiptlab.contracts.work.work import Work
 from receiptlab.errors import NotAFixture, Refused, WrongArgument, WrongType, WrongValue
+from receiptlab.examples import worker
+from receiptlab.examples.batches import forget, take_in
+from receiptlab.examples.handler import Failure
+from receiptlab.examples.mailbox import Letter
+from receiptlab.examples.stopping import Gone, Stop
+from receiptlab.examples.webhooks import Webhook
+from receiptlab.examples.worker import Policy, Worker
 from receiptlab.store import Store
 from receiptlab.values import sha256
 from tests import killing

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from receiptlab.cli import main
-from receiptlab.consumers import clock, command, options, running
-from receiptlab.consumers.duty import Failure
-from receiptlab.consumers.running import Command
-from receiptlab.contracts.intake import Intake
-from receiptlab.contracts.work import Work
+from receiptlab.cli import intake_command as command
+from receiptlab.cli import options
+from receiptlab.cli.commands import main
+from receiptlab.contracts.intake.intake import Intake
+from receiptlab.contracts.work.work import Work
+from receiptlab.examples import clock
+from receiptlab.examples import subprocess_handler as running
+from receiptlab.examples.handler import Failure
+from receiptlab.examples.subprocess_handler import Command
 from receiptlab.store import Store
 from receiptlab.values import sha256
 from tests import killing
@@ -138,8 +141,8 @@ def test_a_gigabyte_needs_no_memory():
     code = """if True:
         import resource, sys
         resource.setrlimit(resource.RLIMIT_AS, (500_000_000, 500_000_000))
-        from receiptlab.consumers.duty import Failure
-        from receiptlab.consumers.running import Command
+        from receiptlab.examples.handler import Failure
+        from receiptlab.examples.subprocess_handler import Command
         for stream in "stdout", "stderr":
             try:
                 Command((sys.executable, "-c", f"import sys\\nfor n in range(1000): sys.{stream}.write('x' * 1_000_000)"), 60_000)({}, lambda: None)
@@ -406,7 +409,7 @@ def test_a_sweep_waits_for_no_other_and_outlives_its_lease(db, capsys, monkeypat
     with Store.open(db) as store:
         assert len(Work(store).next("payments", "p", "w", 3, 5, 9, 2**50).claims) == 3
     times = iter(range(2**51, 2**52, 6_000))
-    monkeypatch.setattr("receiptlab.consumers.clock.milliseconds", lambda: next(times))
+    monkeypatch.setattr("receiptlab.examples.clock.milliseconds", lambda: next(times))
     assert lab("sweep", "--db", db, "--force", "--limit", 1) == 0
     assert "expired    3" in capsys.readouterr().out
 

@@ -5,9 +5,9 @@ import sqlite3
 
 import pytest
 
-from receiptlab.hazards import reopening
-from receiptlab.hazards.writing import lives
-from receiptlab.hazards.writing_rules import RULES
+from receiptlab.faults.disk import reopening
+from receiptlab.faults.disk.invariants import RULES
+from receiptlab.faults.disk.workloads import lives
 from receiptlab.outcomes import attempt
 from receiptlab.store import Store
 

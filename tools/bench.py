@@ -15,7 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from receiptlab import engine, terminal
+from receiptlab import sqlite_version as engine
+from receiptlab.cli import terminal
 from tools import bench_growth, bench_intake, bench_owner, bench_retention, bench_work
 from tools.bench_common import BLOCK, COLUMNS, WARM_UP, verdict
 

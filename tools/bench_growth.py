@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from receiptlab.contracts.dispatch import Dispatch
-from receiptlab.contracts.intake import Intake
+from receiptlab.contracts.base import Contract
+from receiptlab.contracts.intake.intake import Intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver
+from receiptlab.contracts.relay import Dispatch
 from receiptlab.contracts.retention import Retention
-from receiptlab.contracts.shape import Contract
-from receiptlab.contracts.work import Work
+from receiptlab.contracts.work.work import Work
 from receiptlab.outcomes import attempt
 from receiptlab.store import Store
 from receiptlab.values import sha256

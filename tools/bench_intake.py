@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from receiptlab.consumers import mailbox
-from receiptlab.consumers.batches import BATCH, RETAIN, TOMBSTONE, take_in
-from receiptlab.consumers.mailbox import Letter
 from receiptlab.contracts import outbox
-from receiptlab.contracts.intake import Intake
-from receiptlab.contracts.items import FirstSeen, Redelivered, identity_of
+from receiptlab.contracts.intake.intake import Intake
+from receiptlab.contracts.intake.items import FirstSeen, Redelivered, identity_of
+from receiptlab.examples import mailbox
+from receiptlab.examples.batches import BATCH, RETAIN, TOMBSTONE, take_in
+from receiptlab.examples.mailbox import Letter
 from receiptlab.store import Store
 from receiptlab.values import sha256
 from tools.bench_common import bare, rounds_of, rows, timed, verdict

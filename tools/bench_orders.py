@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from receiptlab import engine, terminal
-from receiptlab.scenarios.orders import PAIRS
-from receiptlab.scenarios.racing import LARGE, PLANTED
+from receiptlab import sqlite_version as engine
+from receiptlab.cli import terminal
+from receiptlab.scenarios.interleavings import PAIRS
+from receiptlab.scenarios.racing_mistakes import LARGE, PLANTED
 
 COLUMNS = ("experiment", "contract", "orders", "statements", "orders a second")
 

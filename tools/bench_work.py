@@ -13,10 +13,10 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import NamedTuple
 
-from receiptlab.consumers.turns import Turns
-from receiptlab.contracts import lease, reserving, work
-from receiptlab.contracts.work import Work
+from receiptlab.contracts.work import lease, reserving, work
+from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused
+from receiptlab.examples.fair_lock import Turns
 from receiptlab.store import Store, Transaction
 from receiptlab.values import sha256
 from tools.bench_common import BLOCK, WARM_UP, bare, rounds_of, rows, timed, verdict

@@ -19,10 +19,16 @@ import apsw
 from rich.console import Console
 from rich.progress import Progress
 
-from receiptlab import engine, terminal
+from receiptlab import models
+from receiptlab import sqlite_version as engine
+from receiptlab.cli import terminal
 from receiptlab.errors import LabError
-from receiptlab.hazards import diskfault, kills, models, powercut
-from receiptlab.scenarios import every_order, orders, racing
+from receiptlab.faults.disk import io_errors as diskfault
+from receiptlab.faults.disk import power_cut as powercut
+from receiptlab.faults.processes import kills
+from receiptlab.scenarios import interleaving_rows as every_order
+from receiptlab.scenarios import interleavings as orders
+from receiptlab.scenarios import racing_mistakes as racing
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "data/hazards.json"

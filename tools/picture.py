@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from receiptlab import show
+from receiptlab.experiment.run import Run
 from receiptlab.lesson import case, scenario
-from receiptlab.record import Run
 from receiptlab.show.style import BLACK, COLOURS, GREY, HARM
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlite3 import Connection
 
-from receiptlab.contracts.shape import numbered
+from receiptlab.contracts.base import numbered
 
 SCHEMA = (
     """CREATE TABLE outbox (

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.shape import Contract, arguments, numbered, writes
+from receiptlab.contracts.base import Contract, arguments, numbered, writes
 from receiptlab.errors import Refused
 from receiptlab.values import MAX_INTEGER, canonical, checked, countable, hex_digest, integer, sha256, text
 

@@ -20,7 +20,7 @@ from sqlite3 import Connection
 from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.shape import Contract, arguments
+from receiptlab.contracts.base import Contract, arguments
 from receiptlab.errors import Refused
 from receiptlab.values import checked, hex_digest, integer, one_of, sha256, sized, text
 

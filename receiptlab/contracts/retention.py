@@ -2,7 +2,7 @@
 
 A receipt that is kept for ever answers every retry and costs its bytes for ever. Three ways to keep
 less are here: drop the result and keep a tombstone, close a whole range of epochs and keep one
-number, or (not here, see `hazards.tampering`) delete and hope.
+number, or (not here, see `faults.tampering`) delete and hope.
 
 Epochs are batches of business, trusted and counted by the caller. They are no lease epochs and no
 clocks.
@@ -16,7 +16,7 @@ from sqlite3 import Connection
 from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.shape import Contract, arguments, numbered
+from receiptlab.contracts.base import Contract, arguments, numbered
 from receiptlab.errors import Refused
 from receiptlab.values import canonical, checked, integer, sha256, text, utf8
 

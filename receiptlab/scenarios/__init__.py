@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from receiptlab.record import Run
-from receiptlab.scenarios import (
-    at_once,
-    crash_points,
-    database_file,
-    disks,
-    every_order,
-    fixture,
-    going_wrong,
-    intake,
-    lost_answers,
-    modelled,
-    outside,
-    restoring,
-    retention,
-    split_brain,
-    versions,
-    work,
-)
+from receiptlab.experiment.run import Run
+from receiptlab.scenarios import counterexamples as going_wrong
+from receiptlab.scenarios import crash_points, lost_answers, outside, restoring, split_brain, versions
+from receiptlab.scenarios import database_files as fixture
+from receiptlab.scenarios import disk_runs as disks
+from receiptlab.scenarios import file_accidents as database_file
+from receiptlab.scenarios import intake_runs as intake
+from receiptlab.scenarios import interleaving_rows as every_order
+from receiptlab.scenarios import model_runs as modelled
+from receiptlab.scenarios import retention_runs as retention
+from receiptlab.scenarios import threads as at_once
+from receiptlab.scenarios import work_runs as work
 
 SCENARIOS: tuple[Callable[[], Run], ...] = (
     *fixture.SCENARIOS,

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from receiptlab.contracts.work import Work
-from receiptlab.hazards.children import Child
-from receiptlab.hazards.faults import points_of
+from receiptlab.contracts.work.work import Work
+from receiptlab.experiment.run import Run, Step
+from receiptlab.faults.failpoints import points_of
+from receiptlab.faults.processes.children import Child
 from receiptlab.outcomes import Outcome
-from receiptlab.record import Run, Step
 from receiptlab.scenarios.lab import Lab
 from receiptlab.values import sha256
 

@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from receiptlab.contracts.shape import Contract
-from receiptlab.hazards.children import Child
-from receiptlab.hazards.faults import fault as injected
+from receiptlab.contracts.base import Contract
+from receiptlab.experiment.row_diff import Rows
+from receiptlab.experiment.run import Lease, Recorder, Run, Step
+from receiptlab.faults.failpoints import fault as injected
+from receiptlab.faults.processes.children import Child
 from receiptlab.outcomes import Outcome, attempt, mismatches
-from receiptlab.record import Lease, Recorder, Run, Step
-from receiptlab.rows import Rows
 from receiptlab.store import Store
 
 

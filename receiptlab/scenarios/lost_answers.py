@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from receiptlab.contracts.dispatch import Entry, Message, to_file
+from receiptlab.contracts.relay import Entry, Message, to_file
 from receiptlab.errors import InjectedFault, Refused
-from receiptlab.hazards.faults import crash_at
-from receiptlab.record import Run
+from receiptlab.experiment.run import Run
+from receiptlab.faults.failpoints import crash_at
 from receiptlab.scenarios.outside import Shop
 from receiptlab.scenarios.split_brain import ACCEPTED, HERE, Entries, letters, reconciled
 from receiptlab.scenarios.world import World

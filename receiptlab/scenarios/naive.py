@@ -1,4 +1,4 @@
-"""The versions that one writes first. `going_wrong` runs them.
+"""The versions that one writes first. `counterexamples` runs them.
 
 None of this is part of a contract. Each function is short, looks right, and passes a test in which
 nothing fails. They work on tables of their own, in which nothing is unique, so that a second
@@ -11,7 +11,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import ClassVar
 
-from receiptlab.contracts.shape import Contract
+from receiptlab.contracts.base import Contract
 
 
 @dataclass(frozen=True)

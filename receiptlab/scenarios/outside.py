@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from receiptlab.contracts.shape import Contract
+from receiptlab.contracts.base import Contract
 from receiptlab.errors import Refused
-from receiptlab.record import Run
+from receiptlab.experiment.run import Run
 from receiptlab.scenarios.lab import Lab
 
 

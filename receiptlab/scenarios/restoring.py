@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from receiptlab.experiment.run import Run
 from receiptlab.outcomes import Outcome
-from receiptlab.record import Run
 from receiptlab.scenarios.world import SHOP, Party, World
 
 HERE, THERE = "worker of the original", "worker of the copy"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from receiptlab.contracts.dispatch import Message
-from receiptlab.contracts.shape import Contract
+from receiptlab.contracts.base import Contract
+from receiptlab.contracts.relay import Message
 from receiptlab.errors import NotWritten, Refused
-from receiptlab.record import Run
+from receiptlab.experiment.run import Run
 from receiptlab.scenarios.outside import Shop
 from receiptlab.scenarios.world import SHOP, World
 from receiptlab.store import Store

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from receiptlab.contracts.base import arguments
 from receiptlab.contracts.owner import Owner, Receipt
-from receiptlab.contracts.shape import arguments
-from receiptlab.record import Run
+from receiptlab.experiment.run import Run
 from receiptlab.scenarios.lab import Lab
 from receiptlab.values import integer, sha256
 

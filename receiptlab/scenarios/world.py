@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from receiptlab.contracts.dispatch import Dispatch, to_file
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver, Writer
+from receiptlab.contracts.relay import Dispatch, to_file
+from receiptlab.experiment.run import Lease, Run, Step
 from receiptlab.outcomes import Outcome
-from receiptlab.record import Lease, Run, Step
 from receiptlab.scenarios.lab import Lab
 from receiptlab.store import Store
 from receiptlab.values import sha256

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from receiptlab.record import Run, Step
+from receiptlab.experiment.run import Run, Step
 from receiptlab.show.style import COLOURS, GREY, HARM, MARKS, ink
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
 
-from receiptlab.record import Lease, Run, Step
+from receiptlab.experiment.run import Lease, Run, Step
 from receiptlab.show.style import (
     BLACK,
     COLOURS,

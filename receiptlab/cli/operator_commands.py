@@ -1,0 +1,216 @@
+"""The commands that look after work: `status`, `results`, `dead`, `requeue`, `discard`, `reset-ahead` and
+`sweep`.
+
+They do not stand in line with the workers: one that was stopped in its turn must not keep them out.
+
+Exit status: 0 all was done, 1 a row could not be requeued or discarded, 2 the fixture could not be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+
+from receiptlab.cli import options, terminal
+from receiptlab.cli.options import ATTEMPTS, DAY, now_in, opened, ruled, seconds
+from receiptlab.contracts.work.claims import LATEST, Look
+from receiptlab.contracts.work.work import Work
+from receiptlab.errors import Refused
+from receiptlab.examples import clock, worker
+from receiptlab.examples.metrics import STATES, metrics
+
+CHUNK = 1_000
+"""How many of each kind one chunk of a sweep takes."""
+
+PAGE = 50
+"""How many dead rows are shown at once."""
+
+HORIZON = DAY
+"""A row that is due later than this from now was written by a clock that was ahead."""
+
+KEEP_DEAD = 30 * DAY
+"""How long a sweep keeps a dead letter that nobody dealt with, from when it became dead."""
+
+_RESULTS = """SELECT id, processor, identity, revision, substr(output, 1, ?) FROM result
+    ORDER BY id DESC LIMIT ?"""
+_SHOWN = 200
+
+
+def add_parsers(commands: argparse._SubParsersAction) -> None:
+    """Add the commands to the parser's subcommands."""
+    status = commands.add_parser("status", help="count the work by processor and state")
+    status.add_argument("--metrics", action="store_true", help="as text for Prometheus")
+    _add_horizon(status, "report rows that are due later than this from now")
+    status.set_defaults(command=_status)
+    results = commands.add_parser("results", help="show what the commands printed, the latest last")
+    _add_limit(results, PAGE, "at most so many rows")
+    results.set_defaults(command=_results)
+    dead = commands.add_parser("dead", help="show dead work with its history")
+    rule = ruled("after", 0, LATEST)
+    dead.add_argument("--after", type=rule, default=0, metavar="ID", help="only rows with a greater id")
+    _add_limit(dead, PAGE, "at most so many rows")
+    dead.set_defaults(command=_dead)
+    requeue = commands.add_parser("requeue", help="give dead work one more try")
+    requeue.add_argument("ids", nargs="+", type=ruled("id", 1, LATEST), metavar="ID", help="as dead shows it")
+    requeue.set_defaults(command=_requeue)
+    discard = commands.add_parser("discard", help="give dead work up, so that its receipt can be compacted")
+    discard.add_argument("ids", nargs="+", type=ruled("id", 1, LATEST), metavar="ID", help="as dead shows it")
+    discard.set_defaults(command=_discard)
+    reset = commands.add_parser("reset-ahead", help="make work due now that a clock which was ahead put off")
+    _add_horizon(reset, "only what is due, or claimed, for longer than this from now")
+    _add_limit(reset, CHUNK, "at most so many in one transaction")
+    reset.set_defaults(command=_reset_ahead)
+    sweep = commands.add_parser("sweep", help="end overdue claims, bury what is spent, compact receipts")
+    sweep.add_argument(
+        "--keep-dead", type=seconds(), default=KEEP_DEAD, metavar="SECONDS",
+        help="discard dead work that nobody dealt with for so long since it died (default: 30 days)",
+    )  # fmt: skip
+    _add_limit(sweep, CHUNK, "at most so many of each kind in one transaction")
+    sweep.add_argument(
+        "--attempts", type=ruled("attempts", 1, 1_000_000), default=ATTEMPTS, metavar="N",
+        help=f"what was tried so often is dead; as for work (default {ATTEMPTS})",
+    )  # fmt: skip
+    sweep.set_defaults(command=_sweep)
+    for parser in (status, results, dead, requeue, discard, reset, sweep):
+        options.add_db(parser)
+    for parser in (status, requeue, discard, reset, sweep):
+        options.add_now(parser)
+
+
+def _add_limit(parser: argparse.ArgumentParser, default: int, text: str) -> None:
+    rule = ruled("limit", 1, 10_000)
+    parser.add_argument(
+        "--limit", type=rule, default=default, metavar="N", help=f"{text} (default {default})"
+    )
+
+
+def _add_horizon(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument(
+        "--horizon", type=seconds(), default=HORIZON, metavar="SECONDS", help=f"{text} (default: a day)"
+    )
+
+
+def _now(given: argparse.Namespace) -> int:
+    return clock.milliseconds() if given.now is None else given.now
+
+
+def _status(given: argparse.Namespace) -> int:
+    with opened(given.db, reading=True) as store:
+        work = Work(store)
+        if given.metrics:
+            sys.stdout.write(metrics(work, given.horizon, _now(given)))
+            return 0
+        counts = {(processor, state): count for processor, state, count in work.counts().rows}
+        ahead = work.ahead(given.horizon, _now(given)).rows
+    rows = [
+        (processor, *(counts.get((processor, state), 0) for state in STATES))
+        for processor in sorted({processor for processor, _ in counts})
+    ]
+    terminal.console().print(terminal.grid("", ("processor", *STATES), rows))
+    for processor, state, count, latest in ahead:
+        put_off = f"{processor}: {count} {state}, put off until {clock.shown(latest)} at the latest"
+        how = "if a clock was ahead, reset-ahead makes them due"
+        print(terminal.printable(f"{put_off}; {how}"), file=sys.stderr)
+    return 0
+
+
+def _dead(given: argparse.Namespace) -> int:
+    with opened(given.db, reading=True) as store:
+        work = Work(store)
+        page = work.dead(given.after, given.limit)
+        rows = [_row(work, look) for look in page.dead]
+    columns = ("id", "processor", "its revision", "identity", "revision", "history", "last failure")
+    terminal.console().print(terminal.grid("", columns, rows, whole=("id",)))
+    if page.more:
+        print(f"there are more; go on with --after {page.dead[-1].work}", file=sys.stderr)
+    return 0
+
+
+def _results(given: argparse.Namespace) -> int:
+    with opened(given.db, *worker.SCHEMA, reading=True) as store:
+        rows = store.read(_RESULTS, (_SHOWN, given.limit))[::-1]
+    told = [
+        (number, processor, identity[:12], revision, output)
+        for number, processor, identity, revision, output in rows
+    ]
+    columns = ("id", "processor", "identity", "revision", "result")
+    terminal.console().print(terminal.grid("", columns, told))
+    return 0
+
+
+def _row(work: Work, look: Look) -> tuple:
+    error, detail = None, None
+    with contextlib.suppress(Refused):  # compacted or erased since
+        tried = [each for each in work.history(look.work).attempts if each.result in ("failed", "expired")]
+        error, detail = (tried[-1].error, tried[-1].detail) if tried else (None, None)
+    why = ": ".join(each for each in (error, (detail or "").strip()[-_SHOWN:]) if each)
+    history = ", ".join(look.history)
+    about = (look.processor, look.processor_revision, look.identity[:12], look.revision)
+    return (look.work, *about, history, why or "its claim ended")
+
+
+def _requeue(given: argparse.Namespace) -> int:
+    return _each(given, Work.requeue, "is pending again")
+
+
+def _discard(given: argparse.Namespace) -> int:
+    return _each(given, Work.discard, "is discarded")
+
+
+def _each(given: argparse.Namespace, call: Callable, done: str) -> int:
+    refused = 0
+    with opened(given.db) as store:
+        work, now = Work(store), now_in(store, given)
+        for each in dict.fromkeys(given.ids):
+            try:
+                call(work, each, now)
+            except Refused as error:
+                refused += 1
+                print(f"{each}: {error}; it stays as it is", file=sys.stderr)
+            else:
+                print(f"{each} {done}")
+    return 1 if refused else 0
+
+
+def _reset_ahead(given: argparse.Namespace) -> int:
+    with opened(given.db) as store:
+        work, now, total, more = Work(store), now_in(store, given), 0, True
+        while more:
+            reset = work.reset_ahead(given.horizon, given.limit, now)
+            total, more = total + len(reset.works), reset.more
+    print(f"{total} due now")
+    return 0
+
+
+def _sweep(given: argparse.Namespace) -> int:
+    total = dict.fromkeys(("discarded", "expired", "buried", "compacted", "removed"), 0)
+    with opened(given.db) as store:
+        work, more, now = Work(store), True, now_in(store, given)
+        token = _acquire(work, given)
+        while more:
+            dead = work.discard_dead(given.keep_dead, given.limit, now)
+            total["discarded"], more = total["discarded"] + dead.discarded, dead.more
+        more = True
+        while more:
+            try:
+                swept = work.sweep(_name(), token, given.limit, given.attempts, _now(given))
+            except Refused as error:
+                if error.reason != "lease-lost":
+                    raise
+                token = _acquire(work, given)  # a long sweep outlives its lease
+                continue
+            total = {name: count + getattr(swept, name, 0) for name, count in total.items()}
+            more = swept.more
+    terminal.console().print(terminal.grid("", ("what", "how many"), list(total.items())))
+    return 0
+
+
+def _acquire(work: Work, given: argparse.Namespace) -> int:
+    return work.acquire_sweep(_name(), _now(given)).token
+
+
+def _name() -> str:
+    return f"sweep-{os.getpid()}"

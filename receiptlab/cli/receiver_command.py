@@ -1,0 +1,102 @@
+"""The command `receiver`: serves a receiver's file over HTTP, on this computer alone, until it is stopped.
+
+Exit status: 0 it was stopped (Ctrl-C, SIGTERM), 2 it could not begin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+
+from receiptlab.cli.options import Unusable, ruled
+from receiptlab.contracts.receiver import ARGUMENTS, SCHEMA
+from receiptlab.errors import NotAFixture, Refused, WrongArgument
+from receiptlab.examples import clock
+from receiptlab.examples.http_receiver import OWNER, Service
+from receiptlab.examples.stopping import Stop
+from receiptlab.store import Store
+
+_PAUSE_MS = 100
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM"))
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Add the command to the parser's subcommands."""
+    parser = commands.add_parser(
+        "receiver",
+        help="serve a receiver over HTTP, on this computer alone",
+        description="POST any path with Idempotency-Key: the effect once, and the same answer for a repeat.",
+    )
+    parser.add_argument("--db", required=True, metavar="FILE", help="made when it is not there")
+    parser.add_argument(
+        "--port", default=0, type=ruled("port", 0, 65_535), metavar="N", help="default: one that is free"
+    )
+    parser.add_argument(
+        "--owner", default=OWNER, type=_owner, metavar="NAME",
+        help=f"for whom a client writes that names no writer (default: {OWNER})",
+    )  # fmt: skip
+    parser.set_defaults(command=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Serve until asked to stop; returns the exit status. What came whole before that is answered.
+
+    Raises Unusable, and what `Store.open` and `Store.create` raise.
+    """
+    with _signals() as stop, _store(given.db) as store, _service(store, given).running() as service:
+        print(f"listening on {service.url}, Ctrl-C to stop", flush=True)
+        while not stop.asked:
+            clock.wait(_PAUSE_MS)
+    return 0
+
+
+def _owner(value: str) -> str:
+    try:
+        return ARGUMENTS["owner"]("owner", value)
+    except WrongArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _store(path: str) -> Store:
+    if not os.path.lexists(path):
+        return Store.create(path, SCHEMA)
+    store = Store.open(path)
+    try:
+        store.require(SCHEMA)
+    except NotAFixture as error:
+        store.close()
+        raise Unusable(f"{path} is no file of a receiver ({error.reason}); give another --db") from None
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _service(store: Store, given: argparse.Namespace) -> Service:
+    try:
+        return Service(store, given.owner, given.port)
+    except Refused as refused:
+        what = f"another writer was registered for {given.owner!r}; give another --owner"
+        raise Unusable(f"{refused.reason}: {what}") from None
+    except OSError as error:
+        raise Unusable(f"port {given.port}: {error.strerror}; give another --port, or none") from None
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[Stop]:
+    """Ctrl-C and SIGTERM are counted, in place of ending whatever runs just then.
+
+    The system may deliver a signal to any thread, and Python runs the handler in the main thread as soon as
+    that one runs again. So the main thread must not block without a timeout: it would sleep through a signal
+    that another thread received.
+    """
+    stop = Stop()
+    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Intake: inbound items that are seen, seen again, changed or erased."""

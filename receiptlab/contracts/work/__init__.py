@@ -1,0 +1,1 @@
+"""Work claims on intake: each accepted revision is processed once."""

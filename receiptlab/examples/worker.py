@@ -1,0 +1,311 @@
+"""A worker: takes one item after the other, has it worked on, and saves the result.
+
+An item is reserved in transactions of its own, then worked on outside of any, then finished in one: the
+domain row (table `result`), the end of the work, and an outbox row, all or nothing. Between, the claim
+is renewed. A worker whose claim was lost saves nothing. So an item may be worked on twice, and is
+saved once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from receiptlab.contracts import outbox
+from receiptlab.contracts.work.claims import ARGUMENTS, Changed, Claim
+from receiptlab.contracts.work.work import Work
+from receiptlab.errors import LabError, Locked, Refused
+from receiptlab.examples.clock import shown
+from receiptlab.examples.fair_lock import Turns
+from receiptlab.examples.handler import Failure, Handler, item_of
+from receiptlab.examples.stopping import Hurried, Stop, Watched
+from receiptlab.store import Store
+from receiptlab.values import checked, one_of, utf8
+
+# A row is not unique by its identity, so that a second result of one item can be seen.
+SCHEMA = (
+    """CREATE TABLE result (
+        id INTEGER NOT NULL PRIMARY KEY, identity TEXT NOT NULL, revision INTEGER NOT NULL,
+        processor TEXT NOT NULL, processor_revision TEXT NOT NULL,
+        output TEXT NOT NULL, worked_at INTEGER NOT NULL) STRICT""",
+    "CREATE INDEX result_by_identity ON result (identity, revision)",
+)
+
+PAUSE = 200
+"""Milliseconds between two looks while nothing is due."""
+
+WAIT = 3_600_000
+"""How long a worker that drains waits at one go while it can take nothing, in milliseconds."""
+
+SAID = 10
+"""After so many pauses it says what it waits for."""
+
+PATIENCE = 50
+"""How many such pauses a worker that ends on its own makes for a lease that does not come back."""
+
+ENDS = ("never", "drained", "idle")
+"""When a worker ends on its own: never, once nothing is left to do, or once nothing is due now."""
+
+_RESULT = """INSERT INTO result (identity, revision, processor, processor_revision, output, worked_at)
+    VALUES (?, ?, ?, ?, ?, ?)"""
+LOST = ("claim-lost", "not-found")
+"""The reasons of a refusal that mean: the item is another worker's now, or it was compacted or erased."""
+
+_LEFT = """SELECT count(*) FROM work
+    WHERE processor = :processor AND state IN ('pending', 'claimed', 'failed')
+    AND (:namespace IS NULL OR namespace = :namespace)"""
+# From one namespace to the next by the index; the rows between are not read.
+_EACH = """(WITH RECURSIVE each (name) AS (
+        SELECT min(namespace) FROM work WHERE due IS NOT NULL
+        UNION ALL SELECT (SELECT min(namespace) FROM work WHERE due IS NOT NULL AND namespace > name)
+        FROM each WHERE name IS NOT NULL)
+    SELECT name FROM each WHERE :namespace IS NULL OR name = :namespace)"""
+_NAMESPACES = f"""SELECT name FROM {_EACH} WHERE EXISTS (SELECT 1 FROM work
+    WHERE namespace = name AND processor = :processor AND due <= :now) ORDER BY name"""
+_FIRST_DUE = f"""SELECT min((SELECT min(due) FROM work
+    WHERE namespace = name AND processor = :processor AND due IS NOT NULL)) FROM {_EACH}"""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How long a claim lasts, how often an item is tried, and how long it waits in between: `base` doubled
+    for each attempt, at most `cap`. All times in milliseconds. Raises WrongType or WrongValue."""
+
+    hold_for: int = 30_000
+    max_attempts: int = 5
+    base: int = 1_000
+    cap: int = 300_000
+
+    def __post_init__(self) -> None:
+        checked(ARGUMENTS, vars(self))
+
+
+@dataclass
+class Tally:
+    """What a worker did: attempts that ended done or failed, claims that were lost, rows found spent."""
+
+    done: int = 0
+    failed: int = 0
+    lost: int = 0
+    buried: int = 0
+
+
+class Worker:
+    """Works for one processor on an open store, in one namespace or in all that have something due.
+
+    `handle` does the work, see `duty.Handler`. `clock` gives milliseconds; it may jump. `sleep` waits for
+    milliseconds. `turns` makes the lock in front of the writes of several processes. `tell` gets a
+    sentence for whatever is not simply done.
+    Raises WrongType or WrongValue for the names, and NotAFixture when the store lacks the tables.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        processor: str,
+        name: str,
+        policy: Policy,
+        handle: Handler,
+        clock: Callable[[], int],
+        sleep: Callable[[int], object],
+        *,
+        namespace: str | None = None,
+        turns: Callable[[Path], AbstractContextManager] = Turns,
+        tell: Callable[[str], object] = str,
+        stop: Stop | None = None,
+    ) -> None:
+        named = {"processor": processor, "worker": name}
+        checked(ARGUMENTS, named if namespace is None else named | {"namespace": namespace})
+        store.require(SCHEMA)
+        self.store, self.work = store, Work(store)
+        self.processor, self.name, self.namespace, self.policy = processor, name, namespace, policy
+        self.handle, self.clock, self.sleep, self.turns, self.tell = handle, clock, sleep, turns, tell
+        self.stop = stop or Stop()
+        self.tally = Tally()
+        self.refused: Refused | None = None
+        self.gave_up = False
+        self._file = Watched(store.path)
+
+    def run(self, ends: str = "never", at_most: int = WAIT) -> Tally:
+        """Work until asked to stop, or until it `ends` on its own: `drained` when nothing is pending, claimed
+        or failed; `idle` when nothing is due at this time. A worker that drains waits `at_most` so many
+        milliseconds at one go while it can take nothing. Then it ends, and has set `gave_up`.
+
+        Raises `stopping.Gone` when the fixture was removed or replaced, what `Store.write` raises but for
+        Locked, and Refused when `idle` waits in vain for a lease (busy).
+        """
+        one_of(ENDS)("ends", ends)
+        waited = 0
+        while not self.stop.asked:
+            if self.step():
+                waited = 0
+                continue
+            if self._over(ends):
+                break
+            if ends == "drained" and self._waited(waited * PAUSE, at_most):
+                break
+            waited += 1
+            if ends == "idle" and waited > PATIENCE and self.refused:
+                raise self.refused
+            self.sleep(PAUSE)
+        return self.tally
+
+    def step(self) -> bool:
+        """Take one item in each namespace that has one due, and work on it. False when there was none to
+        take: nothing is due, or somebody else was reserving. Raises as `run` does."""
+        self._file.look()
+        worked = False
+        with contextlib.suppress(Locked):
+            for namespace in self._namespaces():
+                worked = (not self.stop.asked and self._one(namespace)) or worked
+        return worked
+
+    def left(self) -> int:
+        """How many items are not finished: pending, claimed or failed."""
+        asked = {"processor": self.processor, "namespace": self.namespace}
+        return self.store.read(_LEFT, asked)[0][0]
+
+    def _over(self, ends: str) -> bool:
+        with contextlib.suppress(Locked):
+            if ends == "idle":
+                return not self._namespaces()
+            return ends == "drained" and self._first_due() is None
+        return False
+
+    def _waited(self, waited: int, at_most: int) -> bool:
+        """Is the wait over? Once it lasts, and at its end, say what it is for and until when."""
+        over = waited >= at_most
+        if not over and waited != SAID * PAUSE:
+            return False
+        with contextlib.suppress(Locked):
+            due, now = self._first_due(), self.clock()
+            if due is None:  # somebody else has finished the last one
+                return False
+            when = f"the first is due in {(due - now) / 1_000:,.0f} s, at {shown(due)}"
+            when = when if due > now else "another worker holds the queue"
+            how = f"gave up after {waited / 1_000:g} s" if over else "waiting"
+            self.tell(f"{how}: {self.left()} not finished, none can be taken now; {when}")
+        self.gave_up = over
+        return over
+
+    def _first_due(self) -> int | None:
+        """When the first item that is not finished is due; None where all are finished."""
+        asked = {"processor": self.processor, "namespace": self.namespace}
+        return self.store.read(_FIRST_DUE, asked)[0][0]
+
+    def _namespaces(self) -> list[str]:
+        asked = {"processor": self.processor, "namespace": self.namespace, "now": self.clock()}
+        return [name for (name,) in self.store.read(_NAMESPACES, asked)]
+
+    def _one(self, namespace: str) -> bool:
+        hold, most = self.policy.hold_for, self.policy.max_attempts
+        try:
+            with self._turn():
+                if self.stop.asked:
+                    return False
+                now = self.clock()
+                taken = self.work.next(namespace, self.processor, self.name, 1, hold, most, now)
+        except Refused as refused:
+            if refused.reason not in ("busy", "lease-lost"):
+                raise
+            self.refused = refused
+            return False
+        for work in taken.buried:
+            self.tally.buried += 1
+            self.tell(f"work {work}: its last claim ended; tried {most} times, it is dead now")
+        for claim in taken.claims:
+            self._work_on(claim)
+        return bool(taken.claims or taken.buried)
+
+    def _work_on(self, claim: Claim) -> None:
+        where = f"work {claim.work}, attempt {claim.attempt}"
+        try:
+            try:
+                output = self._handled(claim)
+            except Failure as failure:
+                ended = self._save(partial(self._fail, claim, failure))
+                again = "it is dead now" if ended.state == "dead" else "it is tried again"
+                self.tally.failed += 1
+                self.tell(f"{where}: {failure.error}; {again}")
+            else:
+                self._save(partial(self._complete, claim, output))
+                self.tally.done += 1
+        except Refused as refused:
+            if refused.reason not in LOST:
+                raise
+            self.tally.lost += 1
+            self.tell(f"{where}: {refused}; nothing of this attempt was saved")
+
+    def _handled(self, claim: Claim) -> str:
+        """What the handler made of the item. What it raises of its own is a failure of this item."""
+        item, held = item_of(self.store, claim), _Held(self, claim)
+        try:
+            return utf8("output", self.handle(item, held.beat))
+        except (Failure, LabError):
+            raise
+        except Exception as error:
+            raise Failure(type(error).__name__, str(error)) from error
+
+    def _complete(self, claim: Claim, output: str, now: int) -> Changed:
+        """Everything that says that the item is done, in one transaction."""
+        of = (claim.identity, claim.revision, claim.processor, claim.processor_revision)
+        with self.store.write() as db:
+            result = db.execute(_RESULT, (*of, output, now)).lastrowid
+            done = self.work.stage_complete(db, claim, f"result {result}", now)
+            outbox.stage(db, "done", claim.identity, now)
+        return done
+
+    def _fail(self, claim: Claim, failure: Failure, now: int) -> Changed:
+        policy = (self.policy.max_attempts, self.policy.base, self.policy.cap)
+        return self.work.fail(claim.work, claim.fence, failure.error, failure.detail, *policy, now)
+
+    def _save(self, write: Callable[[int], Changed]) -> Changed:
+        """Write in a turn. While the file is locked it is tried again, a limited number of times."""
+        tries = 0
+        while True:
+            try:
+                with self._turn():
+                    return write(self.clock())
+            except Locked as locked:
+                tries += 1
+                if tries > PATIENCE or self.stop.asked > 1:
+                    raise Refused("claim-lost", f"it could not be finished ({locked})") from None
+                self.sleep(PAUSE)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """This process's turn to write. Asked to stop while it waits it does without: the one before it may
+        never go on, and the lock of SQLite alone is as safe. The file is looked at before and after."""
+        self._file.look()
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(Hurried), self.stop.hurry():
+                if self.stop.asked < 2:
+                    stack.enter_context(self.turns(self.store.path))
+            self._file.look()
+            yield
+            self._file.look()
+
+
+class _Held:
+    """A claim while it is worked on."""
+
+    def __init__(self, worker: Worker, claim: Claim) -> None:
+        self.worker, self.claim = worker, claim
+        self.renewed = claim.until - worker.policy.hold_for
+
+    def beat(self) -> None:
+        """Renew the claim once a third of its time has passed. Raises Failure (stopped) when the worker was
+        asked twice to stop, and Refused (claim-lost, not-found)."""
+        worker, claim, hold = self.worker, self.claim, self.worker.policy.hold_for
+        if worker.stop.asked > 1:
+            raise Failure("stopped", "the worker was stopped while it worked on this")
+        now = worker.clock()
+        if now < self.renewed + hold // 3:  # a clock that went back: the claim ends late enough
+            return
+        with contextlib.suppress(Locked):  # nothing was written; the next beat tries again
+            worker.work.renew(claim.work, claim.fence, hold, now)
+            self.renewed = now

@@ -1,0 +1,1 @@
+"""A simulated disk: power cuts and I/O errors."""

@@ -1,0 +1,108 @@
+"""How each step of a life ends where nothing fails, and a connection to make it on (for H-5)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple
+
+from receiptlab.faults.disk.log import Disk
+from receiptlab.faults.disk.reopening import NAME, Found, moment
+from receiptlab.faults.disk.workloads import Life, Step
+from receiptlab.outcomes import Outcome, attempt
+from receiptlab.store import Store
+
+if TYPE_CHECKING:
+    from receiptlab.faults.disk.vfs import Setting
+
+
+class Expected(NamedTuple):
+    """How a step ends where nothing fails: the files before it, the moments before, between and after its
+    transactions, how it ends, how it ends when it is made a second time, and the moment after that."""
+
+    step: Step
+    files: dict[str, bytes]
+    moments: tuple[str, ...]
+    first: tuple[str, str]
+    second: tuple[str, str]
+    twice: str
+
+    def wrong(self, outcome: Outcome, found: Found) -> str:
+        """What is wrong with what was found in the file after this outcome, in words; nothing where it is
+        right. Definite: the file is as before. Unknown: as before, or as after. Else: as after. A step of
+        several transactions may have come to the end of any of them."""
+        if found.refused or found.damage or found.broken:
+            return f"after {outcome.word}: {found.refused or found.damage or found.broken[0]}"
+        if found.moment not in self.moments:
+            return f"after {outcome.word}: the file holds what it never held"
+        if self.step.parts == 1 and outcome.word == "failed" and found.moment != self.moments[0]:
+            return "after failed: something was written"
+        if outcome.word not in ("failed", "unknown") and found.moment != self.moments[-1]:
+            return f"after {outcome.word}: not all of it was written"
+        return ""
+
+    def made_again(self, found: str, at: SimpleNamespace) -> str:
+        """Make the step on a file that holds this moment. Returns what is wrong, in words. Where the file
+        holds a part of a step of several transactions, any end is right."""
+        ended = ended_as(attempt(self.step.call, at))
+        if found not in (self.moments[0], self.moments[-1]):
+            return ""
+        fresh = found == self.moments[0]
+        right = self.first if fresh else self.second
+        if ended != right:
+            return f"made again it ended as {' '.join(ended)}, not as {' '.join(right)}"
+        if moment(at.store.db) != (self.moments[-1] if fresh else self.twice):
+            return "made again it left something else"
+        return ""
+
+
+def expectations(life: Life, setting: Setting) -> Iterator[Expected]:
+    """The life without failures, step by step."""
+    files = _made(life, setting)
+    for step in life.steps:
+        with connected(life, setting, Disk(files)) as (disk, store, at):
+            moments = [moment(store.db)]
+            store.reach = _noting(moments, store)
+            first, after = ended_as(attempt(step.call, at)), disk.files()
+            between = moments[1:-1] if step.parts > 1 else []
+            moments = [moments[0], *between, moment(store.db)]
+            second = ended_as(attempt(step.call, at))
+            yield Expected(step, files, tuple(moments), first, second, moment(store.db))
+        files = after
+
+
+def _noting(moments: list[str], store: Store):
+    def reach(point: str) -> None:
+        if point == "after_commit":
+            moments.append(moment(store.db))
+
+    return reach
+
+
+@contextlib.contextmanager
+def connected(life: Life, setting: Setting, disk: Disk) -> Iterator[tuple[Disk, Store, SimpleNamespace]]:
+    """The life's contracts on what is on this disk, for the time of the block."""
+    from receiptlab.faults.disk import vfs as filesystem
+
+    store = Store(Path(NAME), filesystem.opened(disk, setting), 0)
+    try:
+        yield disk, store, life.on(store)
+    finally:
+        store.close()
+
+
+def ended_as(outcome: Outcome) -> tuple[str, str]:
+    """How a call ended, to be compared."""
+    return outcome.word, outcome.reason
+
+
+def _made(life: Life, setting: Setting) -> dict[str, bytes]:
+    """The files of a fixture that was just made."""
+    from receiptlab.faults.disk import vfs as filesystem
+
+    disk = Disk({NAME: b""})
+    with contextlib.closing(filesystem.opened(disk, setting)) as db:
+        Store(Path(NAME), db, 0)._fill(life.schema)
+    return disk.files()

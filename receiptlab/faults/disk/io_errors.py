@@ -1,0 +1,192 @@
+"""A disk that fails (H-5). Needs apsw, the extra `hazards`.
+
+For every call of every contract the N-th operation on the disk fails, for N = 1, 2, 3 and so on until a
+call comes to its end without a failure: once, or for good from the N-th on. A full disk fails its writes,
+after half of the data; a broken one its writes, syncs, truncates, opens and deletes. The making and the
+opening of a fixture are such calls too.
+
+It proves, for the lives of `writing`: the caller gets an error of the lab; after a definite one nothing of
+the call is in the file, after an indefinite one all of it or nothing; the file opens again and is sound;
+and the same call made again comes out right, on the same connection and on a new one.
+
+It proves nothing of a disk that fails and says that it did not, of reads that fail, or of a power cut
+after the failure: what was written stays. A call of several transactions can end after any of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from receiptlab.faults.disk import opening, reopening
+from receiptlab.faults.disk.expected_steps import Expected, connected, ended_as, expectations
+from receiptlab.faults.disk.log import Disk, Fault, nothing
+from receiptlab.faults.disk.recorder import ProvesNothing
+from receiptlab.faults.disk.reopening import moment
+from receiptlab.faults.disk.workloads import Life, lives
+from receiptlab.outcomes import Outcome, attempt
+from receiptlab.store import Store
+
+if TYPE_CHECKING:
+    from receiptlab.faults.disk.vfs import Setting
+
+MOST = 300
+"""No call has so many operations; a loop that comes so far is broken."""
+
+BROKEN = {
+    "write": "SQLITE_IOERR_WRITE",
+    "sync": "SQLITE_IOERR_FSYNC",
+    "truncate": "SQLITE_IOERR_TRUNCATE",
+    "open": "SQLITE_CANTOPEN",
+    "delete": "SQLITE_IOERR_DELETE",
+}
+KINDS = {"full": {"write": "SQLITE_FULL"}, "broken": BROKEN}
+SETTINGS = (("wal", "full"), ("wal", "full", 8), ("delete", "extra"))
+ENDS = ("failed", "unknown", "answered")
+"""How the calls ended in which a failure struck. Answered: as if there had been none, since it struck in
+what the call does not hang on."""
+
+
+FAILURES = [(kind, for_good) for kind in KINDS for for_good in (False, True)]
+
+
+def run(
+    size: str = "small",
+    progress: Callable[[int, int], None] | None = None,
+    settings: Iterable[tuple] | None = None,
+    of: Iterable[Life] | None = None,
+) -> list[dict[str, object]]:
+    """Let the disk fail in every call of every contract. `size` is small (one setting) or full.
+
+    Returns one row for each contract, setting and kind of failure; and, unless `of` names the lives, for the
+    store, whose calls are `Store.create` and `Store.open`. Raises ProvesNothing where no failure
+    struck a call that writes, or where the failures have no end.
+    """
+    from receiptlab.faults.disk.vfs import Setting
+
+    chosen = [Setting(*each) for each in settings or (SETTINGS if size == "full" else SETTINGS[:1])]
+    pairs = [(life, setting) for setting in chosen for life in (lives() if of is None else of)]
+    rows = []
+    for number, (life, setting) in enumerate(pairs):
+        if progress:
+            progress(number, len(pairs))
+        expected = list(expectations(life, setting))
+        rows += [Trial(life, setting, *each).run(expected) for each in FAILURES]
+    if of is None:
+        rows += [Trial(lives()[0], chosen[0], *each).run_opening() for each in FAILURES]
+    if progress:
+        progress(len(pairs), len(pairs))
+    return rows
+
+
+class Trial:
+    """One contract under one kind of failure, which comes once, or `for_good` each time from the first on."""
+
+    def __init__(self, life: Life, setting: Setting, kind: str, for_good: bool) -> None:
+        self.life, self.setting, self.kind, self.for_good = life, setting, kind, for_good
+        self.counts: Counter[str] = Counter()
+        self.witness = ""
+        # Store.open refuses a rollback journal that holds a whole call, since no Store leaves one.
+        self._as_fixture = setting.journal == "wal"
+
+    def run(self, expected: Iterable[Expected]) -> dict[str, object]:
+        """Every step of the life with every failure; the result as plain data."""
+        with reopening.folder() as where:
+            for each in expected:
+                self._every(each.step.name, each.step.writes, partial(self._one, each, where))
+        return self._row(self.life.name)
+
+    def run_opening(self) -> dict[str, object]:
+        """`Store.create` and `Store.open` with every failure, with the tables of this life."""
+        with reopening.folder() as where:
+            for name, trial in opening.TRIALS.items():
+                strikes = name == "Store.create" or self.kind != "full"  # opening writes nothing
+                self._every(name, strikes, partial(trial, self.life, self.setting, where))
+        return self._row("store")
+
+    def _row(self, contract: str) -> dict[str, object]:
+        return {
+            "hazard": "disk fault",
+            "contract": contract,
+            "setting": str(self.setting),
+            "failure": f"{self.kind} {'for good' if self.for_good else 'once'}",
+            "calls": self.counts["calls"],
+            "faults": self.counts["faults"],
+            **{word: self.counts[word] for word in ENDS},
+            "unknown and there": self.counts["there"],
+            "violations": self.counts["violations"],
+            "witness": self.witness,
+        }
+
+    def _every(self, name: str, writes: bool, one: Callable[[Fault], tuple[str, str]]) -> None:
+        """Make a call again and again, each time with the next operation failing."""
+        self.counts["calls"] += 1
+        for number in range(1, MOST):
+            fault = Fault(KINDS[self.kind], number, self.for_good)
+            word, wrong = one(fault)
+            if wrong:
+                where = f"failure of operation {number}" if word else "no failure"
+                self.counts["violations"] += 1
+                self.witness = self.witness or f"{name}, {where}: {wrong}"
+            if not word:
+                break
+            self.counts.update(["faults", word if word in ("failed", "unknown", "raw") else "answered"])
+        else:
+            raise ProvesNothing(f"{self.life.name} {name}: the failures have no end")
+        if number == 1 and writes:
+            raise ProvesNothing(f"{self.life.name} {name}: no failure struck")
+
+    def _one(self, each: Expected, where: Path, fault: Fault) -> tuple[str, str]:
+        """Make the call with the fault, then look at it from all sides. Returns how it ended, or nothing
+        where no fault struck; and what is wrong, if anything is."""
+        with connected(self.life, self.setting, Disk(each.files)) as (disk, store, at):
+            disk.before = fault
+            try:
+                outcome = attempt(each.step.call, at)
+            except Exception as error:
+                return "raw" if fault.struck else "", f"the caller got {type(error).__name__}: {error}"
+            struck, left = fault.struck, disk.files()
+            if not self.for_good:
+                disk.before = nothing
+            wrong = self._reopened(each, outcome, left, where)
+            wrong = wrong or self._here(each, outcome, store, at)
+        return ended_as(outcome)[0] if struck else "", wrong or self._closed(each, disk.files(), where)
+
+    def _reopened(self, each: Expected, outcome: Outcome, files: dict[str, bytes], where: Path) -> str:
+        """A process that opens the file now: what it finds, and how the call ends when it makes it again."""
+        path = reopening.lay(files, where)
+        found = reopening.look(path, self.life.rules, self._as_fixture)
+        self.counts["there"] += outcome.word == "unknown" and found.moment == each.moments[-1]
+        wrong = each.wrong(outcome, found)
+        if wrong:
+            return wrong
+        with contextlib.closing(Store.open(path)) as store:
+            store.db.execute("PRAGMA synchronous = OFF")
+            return each.made_again(found.moment, self.life.on(store))
+
+    def _here(self, each: Expected, outcome: Outcome, store: Store, at: SimpleNamespace) -> str:
+        """The same connection goes on: with a disk that still fails, or with one that is well again."""
+        try:
+            if store.db.in_transaction:
+                return f"after {outcome.word}: a transaction is still open"
+            if self.for_good:
+                attempt(each.step.call, at)
+                return ""
+            return each.made_again(moment(store.db), at)
+        except Exception as error:
+            if store.db.closed:
+                return ""
+            return f"made again, the caller got {type(error).__name__}: {error}"
+
+    def _closed(self, each: Expected, files: dict[str, bytes], where: Path) -> str:
+        """What is in the file when the connection was closed."""
+        found = reopening.look(reopening.lay(files, where), self.life.rules, self._as_fixture)
+        wrong = found.refused or found.damage or (found.broken and found.broken[0])
+        if not wrong and each.step.parts == 1 and found.moment not in (*each.moments, each.twice):
+            wrong = "it holds what it never held"
+        return f"after the connection was closed: {wrong}" if wrong else ""

@@ -1,0 +1,105 @@
+"""The making and the opening of a fixture on a disk that fails (for H-5): `Store.create` and `Store.open`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from receiptlab import database_file as fixture
+from receiptlab.errors import LabError
+from receiptlab.faults.disk import reopening
+from receiptlab.faults.disk.log import Disk, Fault, nothing
+from receiptlab.faults.disk.reopening import NAME
+from receiptlab.faults.disk.workloads import Life
+from receiptlab.store import Store
+
+if TYPE_CHECKING:
+    from receiptlab.faults.disk.vfs import Setting
+
+
+def create(life: Life, setting: Setting, where: Path, fault: Fault) -> tuple[str, str]:
+    """Make a fixture. Returns how it ended, or nothing where no fault struck; and what is wrong, if anything
+    is. A file that could not be made is not there, and the call is known to have failed."""
+    reopening.lay({}, where)
+    disk = Disk({NAME: b""})
+    disk.before = fault
+    with _over(disk, setting):
+        word, wrong = _tried(lambda: Store.create(where / NAME, life.schema).close())
+    if word == "failed" and not wrong and any(where.iterdir()):
+        wrong = "after failed: a file was left behind"
+    if word == "unknown":
+        wrong = "nobody is told whether there is a file"
+    if word == "accepted":
+        found = reopening.look(reopening.lay(disk.files(), where), life.rules)
+        wrong = found.refused or found.damage
+    return word if fault.struck else "", wrong
+
+
+def reopen(life: Life, setting: Setting, where: Path, fault: Fault) -> tuple[str, str]:
+    """Open a fixture, and open it again when the disk is well."""
+    path = where / NAME
+    reopening.lay({}, where)
+    Store.create(path, life.schema).close()
+    before = reopening.look(path, life.rules)
+    disk = Disk({NAME: path.read_bytes()})
+    disk.before = fault
+    with _over(disk, setting):
+        word, wrong = _tried(lambda: Store.open(path).close())
+        struck, disk.before = fault.struck, nothing
+        again, why = _tried(lambda: Store.open(path).close())
+    if again != "accepted":
+        wrong = wrong or f"opened again it ended as {again} {why}"
+    if reopening.look(reopening.lay(disk.files(), where), life.rules) != before:
+        wrong = wrong or "the file holds something else"
+    return word if struck else "", wrong
+
+
+TRIALS: dict[str, Callable[[Life, Setting, Path, Fault], tuple[str, str]]] = {
+    "Store.create": create,
+    "Store.open": reopen,
+}
+
+
+def _tried(call: Callable[[], None]) -> tuple[str, str]:
+    """How it ended, and what is wrong with an error that is none of the lab's."""
+    try:
+        call()
+    except LabError as error:
+        return error.outcome, ""
+    except Exception as error:
+        return "raw", f"the caller got {type(error).__name__}: {error}"
+    return "accepted", ""
+
+
+@contextlib.contextmanager
+def _over(disk: Disk, setting: Setting) -> Iterator[None]:
+    """Let `fixture.connect` come to this disk. The header is read from the real file, so that one gets what
+    is on the disk whenever a connection closes."""
+    from receiptlab.faults.disk.vfs import Connection
+
+    real = fixture.sqlite3
+
+    def connect(address: str, **how: object) -> object:
+        if "immutable" in address:
+            return real.connect(address, **how)
+        db = Connection(disk, setting.pages)
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        close, path = db.close, Path(unquote(urlsplit(address).path))
+
+        def closed() -> None:
+            close()
+            path.write_bytes(disk.files()[NAME])
+
+        db.close = closed
+        return db
+
+    told = {"Error": real.Error, "sqlite_version_info": real.sqlite_version_info}
+    fixture.sqlite3 = SimpleNamespace(connect=connect, **told)
+    try:
+        yield
+    finally:
+        fixture.sqlite3 = real

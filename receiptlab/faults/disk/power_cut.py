@@ -1,0 +1,196 @@
+"""A power cut (H-4). Needs apsw, the extra `hazards`.
+
+Every write, truncate, sync, creation and deletion of a contract's life is recorded. After each of them the
+states are built that a power cut could leave (`states` says by what model), laid out as real files, and
+opened again with the SQLite of the standard library.
+
+It proves, for the lives of `writing` and the model: what was acknowledged is there, what was not is there
+whole or not at all, the file is sound, and what was erased stays erased. The same states under weaker
+settings show what each sync is for.
+
+It does not prove anything of a disk that loses what it has synced, that harms other sectors than those
+it writes, or that leaves a sector half written; nor of a file system whose sync does not sync; nor of two
+connections (see `vfs`). The states are many and not all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from receiptlab.faults.disk import reopening
+from receiptlab.faults.disk.crash_states import Past, Plan, State
+from receiptlab.faults.disk.log import Event
+from receiptlab.faults.disk.recorder import ACKNOWLEDGED, BEGUN, COMMITTED, ProvesNothing, Recording
+from receiptlab.faults.disk.reopening import Found
+from receiptlab.faults.disk.workloads import Life, lives
+
+SEED = "power cut 1"
+PLANS = {"small": Plan(2, 0, False, 1_000), "full": Plan(6, 1, True, 1_000)}
+UNSYNCED = 12
+"""Without any sync the unsynced writes grow for ever; then so many of them are lost alone, the latest."""
+
+HOLDS = (("wal", "full", 8), ("wal", "full"), ("delete", "extra"))
+BREAKS = (("delete", "full"), ("wal", "normal", 8), ("wal", "off", 8))
+VERDICTS = ("kept", "lost", "damaged", "half", "back")
+"""What became of a state: all is well; an acknowledged call is missing; the file is damaged; a call is there
+in part, or something that never was; erased bytes are there again."""
+
+
+class Place(NamedTuple):
+    """What was acknowledged, committed and under way at a point of the log."""
+
+    point: int = 0
+    acknowledged: int = -1
+    committed: int = 0
+    step: int = -1
+
+
+class Verdict(NamedTuple):
+    word: str
+    why: str = ""
+
+
+class Tally:
+    """What one recording came to: how many states, how each ended, and the smallest witness."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.counts: Counter[str] = Counter()
+        self.witness: tuple = ()
+        self.points = 0
+        self._found: dict[bytes, Found] = {}
+        self._judged: set[tuple] = set()
+
+    @property
+    def states(self) -> int:
+        """How many different states were opened."""
+        return len(self._found)
+
+    def take(self, state: State, place: Place, where: Path) -> None:
+        """Open the state, unless an equal one was, and judge it, unless it was judged just so."""
+        key = _digest(state.files)
+        gone = [each for after, each in self.recording.gone_after if place.point >= after]
+        judged = (key, *place[1:3], len(gone))
+        if judged in self._judged:
+            return
+        self._judged.add(judged)
+        if key not in self._found:
+            path = reopening.lay(state.files, where)
+            fixture = self.recording.setting.journal == "wal"
+            self._found[key] = reopening.look(path, self.recording.life.rules, fixture)
+        verdict = judge(self._found[key], state.files, place, gone, self.recording)
+        self.counts[verdict.word] += 1
+        size = (len(state.lost), place.point, state.lost)
+        if verdict.word != "kept" and (not self.witness or size < self.witness[0]):
+            self.witness = (size, self._tell(state, place, verdict))
+
+    def row(self) -> dict[str, object]:
+        """The result as plain data."""
+        counts = {word: self.counts[word] for word in VERDICTS}
+        judged = sum(counts.values())
+        return {
+            "hazard": "power cut",
+            "contract": self.recording.life.name,
+            "setting": str(self.recording.setting),
+            "calls": len(self.recording.life.steps),
+            "points": self.points,
+            "states": self.states,
+            "judged": judged,
+            **counts,
+            "violations": judged - counts["kept"],
+            "witness": self.witness[1] if self.witness else "",
+        }
+
+    def _tell(self, state: State, place: Place, verdict: Verdict) -> str:
+        steps, events = self.recording.life.steps, self.recording.events
+        call = "the making of the file"
+        if place.step >= 0:
+            call = f"call {place.step + 1}, {steps[place.step].name}"
+        lost, more = "; ".join(state.lost[:3]) or "nothing", len(state.lost) - 3
+        lost += f"; and {more} more" if more > 0 else ""
+        after = _last(events[: place.point])
+        return f"{verdict.word}: {verdict.why}. In {call}, after: {after}. Lost: {lost}."
+
+
+def run(
+    size: str = "small",
+    progress: Callable[[int, int], None] | None = None,
+    settings: Iterable[tuple] = HOLDS + BREAKS,
+    of: Iterable[Life] | None = None,
+) -> list[dict[str, object]]:
+    """Cut the power at every point of every life, under every setting. `size` is small or full.
+
+    Returns one row for each contract and setting. Raises ProvesNothing where a listed call wrote nothing,
+    or where no state differs from the final one.
+    """
+    from receiptlab.faults.disk.vfs import Setting
+
+    plan = PLANS[size]
+    pairs = [(life, Setting(*each)) for each in settings for life in (lives() if of is None else of)]
+    rows = []
+    for number, (life, setting) in enumerate(pairs):
+        if progress:
+            progress(number, len(pairs))
+        fitting = plan._replace(recent=UNSYNCED) if setting.synchronous == "off" else plan
+        rows.append(cut(Recording(life, setting).live(), fitting).row())
+    if progress:
+        progress(len(pairs), len(pairs))
+    return rows
+
+
+def cut(recording: Recording, plan: Plan) -> Tally:
+    """Build, open and judge the states at every point of the recording."""
+    tally, past, place = Tally(recording), Past(), Place()
+    with reopening.folder() as where:
+        for number, event in enumerate(recording.events, 1):
+            past.add(event)
+            place = _further(place, event, number)
+            tally.points += event.kind != "mark"
+            for state in past.states(plan, f"{SEED} {recording.life.name} {recording.setting} {number}"):
+                tally.take(state, place, where)
+    if tally.states < 2:
+        raise ProvesNothing(f"{recording.life.name}: no state differs from the final one")
+    return tally
+
+
+def judge(found: Found, files: dict[str, bytes], place: Place, gone: list[bytes], of: Recording) -> Verdict:
+    """What became of a state at this place of this recording."""
+    if any(each in content for each in gone for content in files.values()):
+        return Verdict("back", "erased bytes are in a file after the scrub was acknowledged")
+    if found.refused or found.damage:
+        if place.acknowledged < 0 and not found.damage:
+            return Verdict("kept")  # nobody was told yet that there is a file
+        missing = found.refused in ("missing", "empty")
+        return Verdict("lost" if missing else "damaged", found.refused or found.damage)
+    if found.broken:
+        return Verdict("half", found.broken[0])
+    at = [number for number, each in enumerate(of.moments) if each == found.moment]
+    if any(place.acknowledged <= each <= place.committed + 1 and each not in of.half for each in at):
+        return Verdict("kept")
+    if any(each < place.acknowledged for each in at):
+        return Verdict("lost", "an acknowledged call is not there")
+    return Verdict("half", "one part of a call is there" if at else "the file holds what it never held")
+
+
+def _further(place: Place, event: Event, point: int) -> Place:
+    place = place._replace(point=point)
+    if event.kind != "mark":
+        return place
+    field = {ACKNOWLEDGED: "acknowledged", COMMITTED: "committed", BEGUN: "step"}[event.name]
+    return place._replace(**{field: event.at})
+
+
+def _last(events: list[Event]) -> str:
+    done = [str(event) for event in events if event.kind != "mark" or event.name == ACKNOWLEDGED]
+    return done[-1].replace("mark ", "it was ") if done else "nothing"
+
+
+def _digest(files: dict[str, bytes]) -> bytes:
+    told = hashlib.blake2b(digest_size=16)
+    for name, content in files.items():
+        told.update(f"{name} {len(content)} ".encode() + content)
+    return told.digest()

@@ -1,0 +1,64 @@
+"""The program of a child process. See `children` for the parent.
+
+It reads a job (one line of JSON), opens the fixture, and speaks in lines: READY, then waits for GO;
+AT and a point where it is to hold, then waits for GO; and at the end the outcome as JSON. Where it
+is to die it ends at once, as a process does that is killed: nothing is rolled back or closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+from receiptlab.contracts.registry import CONTRACTS
+from receiptlab.errors import LabError
+from receiptlab.outcomes import attempt
+from receiptlab.store import Store
+
+
+def main() -> None:
+    """Do the job of the first line of standard input."""
+    job = json.loads(sys.stdin.readline())
+    contract = CONTRACTS[job["contract"]](Store.open(job["path"], job["timeout_ms"]))
+    _say("READY")
+    _wait()
+    contract.store.reach = _at(job)
+    _say("CALLING")
+    outcome = attempt(getattr(contract, job["call"]), **job["args"])
+    told = {
+        "word": outcome.word,
+        "reason": outcome.reason,
+        "fields": outcome.fields,
+        "answer": outcome.facts(),
+    }
+    contract.store.close()
+    _say(json.dumps(told))
+
+
+def _at(job: dict) -> Callable[[str], None]:
+    def reach(point: str) -> None:
+        if point == job["hold_at"]:
+            _say(f"AT {point}")
+            _wait()
+        if point == job["die_at"]:
+            os._exit(job["exit_code"])
+
+    return reach
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _wait() -> None:
+    if sys.stdin.readline() != "GO\n":
+        sys.exit("the parent is gone")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except LabError as error:
+        sys.exit(str(error))

@@ -1,0 +1,230 @@
+"""SIGKILL at many moments to real processes that write at full speed (H-3).
+
+For each contract a few writers share one file. Again and again one of them is killed and started anew; then
+it asks again for what it got no answer to. After each kill the file must be sound and whole, and in the end
+every call that was acknowledged must be there, once.
+
+It proves recovery after the death of a process, at the moments that were struck. It does not prove that
+anything survives a power cut: what a killed process has handed to the operating system is still written, so
+a file with `synchronous` off passes all of this too.
+
+The seed says who is killed, after how many acknowledgements, and after how many turns of an empty loop. How
+far the process is by then hangs on the machine, so two runs with one seed strike at different statements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from receiptlab.contracts.registry import CONTRACTS
+from receiptlab.errors import LabError
+from receiptlab.faults.processes.children import ChildFailed, environment
+from receiptlab.faults.seeded import Hashed
+from receiptlab.store import Store
+
+WRITERS = ("anna", "ben")
+WATCHDOG_SECONDS = 60.0
+"""When a writer that says nothing is ended. A limit of the tests, not a deadline of a service."""
+
+PROGRAM = ("-m", "receiptlab.faults.processes.killed_program")
+
+KEPT = {
+    "owner": "SELECT scope, key, id FROM receipt",
+    "retention": "SELECT namespace, operation, id FROM effect",
+    "intake": """SELECT r.namespace, r.key, v.number FROM outbox o JOIN receipt r ON r.identity = o.subject
+        JOIN revision v ON v.identity = r.identity""",
+    "work": "SELECT r.namespace, r.key, e.reference FROM effect e JOIN receipt r ON r.identity = e.identity",
+    "receiver": "SELECT owner, key, id FROM effect",
+}
+"""By contract: who, which number, and the name under which the file has it; a row for each time."""
+
+EQUAL = {
+    "owner": """SELECT (SELECT coalesce(sum(results), 0) FROM work), (SELECT count(*) FROM receipt),
+        (SELECT count(*) FROM outbox), (SELECT count(*) FROM work WHERE state = 'result-recorded')""",
+    "retention": "SELECT (SELECT count(*) FROM effect), (SELECT count(*) FROM receipt)",
+    "intake": """SELECT (SELECT count(*) FROM receipt), (SELECT count(*) FROM revision),
+        (SELECT count(*) FROM outbox), (SELECT sum(revisions) FROM receipt)""",
+    "work": """SELECT (SELECT count(*) FROM work WHERE state = 'done'), (SELECT count(*) FROM effect),
+        (SELECT count(*) FROM outbox WHERE topic = 'done'),
+        (SELECT count(*) FROM attempt WHERE result = 'done'),
+        (SELECT count(*) FROM receipt WHERE unsettled = 0)""",
+    "receiver": """SELECT (SELECT count(*) FROM effect),
+        (SELECT count(DISTINCT owner || ' ' || key) FROM effect),
+        (SELECT count(*) FROM effect) + (SELECT count(*) FROM refusal)""",
+}
+"""By contract: numbers that are the same at any moment: effects, receipts, messages that are owed."""
+
+
+class Writer:
+    """A process that writes, its lives, and all that it has acknowledged. A thread takes down what it says,
+    so that no writer waits for a reader."""
+
+    def __init__(self, contract: str, path: Path, name: str, program: tuple[str, ...]) -> None:
+        self.job = {"contract": contract, "path": str(path), "writer": name, "timeout_ms": 30_000}
+        self.name, self.program, self.life = name, program, 0
+        self.acknowledged: dict[int, object] = {}
+        self.again = 0
+        """How often the first answer of a life was one of an earlier life: the kill came after the commit."""
+        self.said = threading.Condition()
+
+    def start(self, last: int | None = None) -> Writer:
+        """Begin the next life, where the last one ended."""
+        self.life, self.silent = self.life + 1, False
+        self.printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the life ends
+        self.process = subprocess.Popen(
+            [sys.executable, *self.program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.printed,
+            env=environment(),
+        )
+        job = self.job | {"life": self.life, "first": len(self.acknowledged) + 1, "last": last}
+        with contextlib.suppress(BrokenPipeError):  # that it has ended is seen by whoever kills it
+            self.process.stdin.write(json.dumps(job).encode() + b"\n")
+            self.process.stdin.flush()
+        self.reader = threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True)
+        self.reader.start()
+        return self
+
+    def kill(self, acknowledgements: int, turns: int) -> None:
+        """Kill it, so many acknowledgements and turns of an empty loop from now. What it had said before it
+        died was said. Raises ChildFailed when it ended by itself, or hung."""
+        with self.said:
+            goal = len(self.acknowledged) + acknowledgements
+            came = self.said.wait_for(lambda: self.silent or len(self.acknowledged) >= goal, WATCHDOG_SECONDS)
+        for _ in range(turns):
+            pass
+        self.process.kill()
+        self._end(-signal.SIGKILL if came else None)
+
+    def finish(self) -> None:
+        """Let it do the piece that it was last killed in, and end by itself."""
+        self.start(last=len(self.acknowledged) + 1)
+        with self.said:
+            if not self.said.wait_for(lambda: self.silent, WATCHDOG_SECONDS):
+                self.process.kill()
+        self._end(0)
+
+    def _end(self, expected: int | None) -> None:
+        """Take down the rest. None is expected of one that hung."""
+        try:
+            code = self.process.wait()
+            self.reader.join()
+            if code != expected:
+                how = f"ended with {code}" if expected is not None else "hung and was killed"
+                self.printed.seek(0)
+                said = self.printed.read().decode("utf-8", "replace").strip() or "nothing"
+                raise ChildFailed(f"writer {self.name}: {how}; it printed: {said}")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End what is left of it."""
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        for pipe in (self.process.stdin, self.process.stdout, self.printed):
+            pipe.close()
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        """Take down what it acknowledges in this life. A line that was not finished was not said."""
+        first = True
+        for line in pipe:
+            if line.endswith(b"\n"):
+                number, word, told = json.loads(line)
+                with self.said:
+                    self.again += first and word == "replayed"
+                    self.acknowledged[number], first = told, False
+                    self.said.notify_all()
+        with self.said:
+            self.silent = True
+            self.said.notify_all()
+
+
+def run(
+    kills: int = 300,
+    seed: int = 1,
+    progress: Callable[[str, int, int], None] | None = None,
+    contracts: tuple[str, ...] = tuple(KEPT),
+    program: tuple[str, ...] = PROGRAM,
+) -> list[dict]:
+    """So many kills, shared out among the contracts. Returns a row for each: contract, seed, kills,
+    acknowledged (calls), again (how many kills came between a commit and its answer), lost, doubled, wrong
+    (what else did not hold, in words). `progress` is told the contract, and how many kills of how many.
+
+    Raises LabError where there is no SIGKILL, and ChildFailed for a writer that ended by itself.
+    """
+    if not hasattr(signal, "SIGKILL") or os.name != "posix":
+        raise LabError("kills need a POSIX system: there is no SIGKILL here; nothing was run")
+    if kills < len(contracts):
+        raise LabError(f"kills must be {len(contracts)} or more, one for each contract, not {kills}")
+    share, rest = divmod(kills, len(contracts))
+    return [
+        _one(contract, share + (number < rest), seed, progress, program)
+        for number, contract in enumerate(contracts)
+    ]
+
+
+def _one(contract: str, kills: int, seed: int, progress: Callable | None, program: tuple) -> dict:
+    draw, wrong = Hashed("kills", seed, contract), []
+    with tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / "fixture.db"
+        Store.create(path, CONTRACTS[contract].SCHEMA).close()
+        writers = [Writer(contract, path, name, program) for name in WRITERS]
+        try:
+            for writer in writers:
+                writer.start()
+            for number in range(1, kills + 1):
+                victim = draw.among(writers)
+                # One in ten dies before it has said anything. A short wait as often as a long one: a piece
+                # of business is one transaction for some and four for others.
+                turns = draw.below(30_000) << draw.below(6)
+                victim.kill(0 if draw.chance(10) else 1 + draw.below(8), turns)
+                wrong += [f"after kill {number}: {what}" for what in _unsound(contract, path)]
+                victim.start()
+                if progress:
+                    progress(contract, number, kills)
+            for writer in writers:
+                writer.kill(0, 0)
+            for writer in writers:
+                writer.finish()
+        finally:
+            for writer in writers:
+                writer.close()
+        told = {"contract": contract, "seed": seed, "kills": kills}
+        return told | _reckoned(contract, path, writers) | {"wrong": wrong + _unsound(contract, path)}
+
+
+def _unsound(contract: str, path: Path) -> list[str]:
+    """What is wrong with the file as it stands, others writing or not."""
+    with Store.open(path, timeout_ms=30_000) as store:
+        found = [f"integrity: {told}" for (told,) in store.read("PRAGMA integrity_check") if told != "ok"]
+        [numbers] = store.read(EQUAL[contract])
+        same = len({number or 0 for number in numbers}) == 1
+        return found + ([] if same else [f"not the same: {', '.join(map(str, numbers))}"])
+
+
+def _reckoned(contract: str, path: Path, writers: list[Writer]) -> dict:
+    """What was acknowledged against what is there. Each writer has an answer to all that it began."""
+    with Store.open(path, timeout_ms=30_000) as store:
+        kept = [(who, int(number), told) for who, number, told in store.read(KEPT[contract])]
+    said = {(writer.name, *each) for writer in writers for each in writer.acknowledged.items()}
+    times = Counter(row[:2] for row in kept)
+    return {
+        "acknowledged": len(said),
+        "again": sum(writer.again for writer in writers),
+        "lost": len(said - set(kept)),
+        "doubled": sum(times.values()) - len(times),
+        "unasked": len(set(kept) - said),
+    }

@@ -1,0 +1,105 @@
+"""Changes behind a contract's back. They live here, with the experiments, and in no contract.
+
+Each shows what a contract is worth when somebody reaches around it. That is all it proves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from receiptlab.contracts.base import Contract
+from receiptlab.contracts.owner import Owner
+from receiptlab.contracts.retention import Retention
+from receiptlab.contracts.work.work import Work
+from receiptlab.values import MAX_INTEGER, canonical, checked, sha256
+
+_DELETE = "DELETE FROM receipt WHERE namespace = :namespace AND epoch = :epoch AND operation = :operation"
+_COMMAND = "SELECT command FROM receipt WHERE scope = :scope AND key = :key"
+_SAVE = "UPDATE receipt SET command = :command, digest = :digest WHERE scope = :scope AND key = :key"
+_RESULT = """UPDATE receipt SET result = json_set(result, '$.cost', 5)
+    WHERE namespace = :namespace AND epoch = :epoch AND operation = :operation"""
+_FENCE = "UPDATE work SET fence = ? WHERE scope = ? AND work = ?"
+_FINISH = "UPDATE work SET state = 'done', due = NULL, holder = NULL, reference = :reference WHERE id = :work"
+_EFFECT = """INSERT INTO effect (identity, revision, processor, processor_revision, reference, effected_at)
+    SELECT identity, revision, processor, processor_revision, :reference, :now FROM work WHERE id = :work"""
+
+
+def unsafe_delete(contract: Retention, namespace: str, epoch: int, operation: str, now: int) -> None:
+    """Delete one receipt to save space, and leave no tombstone and no boundary."""
+    named = {"namespace": namespace, "epoch": epoch, "operation": operation, "now": now}
+    call = checked(contract.ARGUMENTS, named)
+    with contract.store.write() as db:
+        db.execute(_DELETE, vars(call))
+
+
+def unsafe_finish(contract: Work, work: int, reference: str, now: int) -> None:
+    """Finish an item by its id, as a queue does that has no fences: whoever comes last has the last word."""
+    call = checked(contract.ARGUMENTS, {"work": work, "reference": reference, "now": now})
+    with contract.store.write() as db:
+        db.execute(_FINISH, vars(call))
+        db.execute(_EFFECT, vars(call))
+
+
+def save_as_newer(contract: Owner, scope: str, key: str) -> None:
+    """Save a command as a newer version would that knows one field more, `priority`."""
+    _save(contract, {"scope": scope, "key": key}, {"priority": 5})
+
+
+def save_as_older(contract: Owner, scope: str, key: str) -> None:
+    """Save a command as it was saved before it carried the version of its form."""
+    _save(contract, {"scope": scope, "key": key}, {"form": None})
+
+
+def _save(contract: Owner, named: dict, changed: dict) -> None:
+    call = checked(contract.ARGUMENTS, named)
+    with contract.store.write() as db:
+        for (command,) in db.execute(_COMMAND, vars(call)).fetchall():
+            saved = json.loads(command) | changed
+            call.command = canonical({name: value for name, value in saved.items() if value is not None})
+            call.digest = sha256(call.command)
+            db.execute(_SAVE, vars(call))
+
+
+def save_result_as_newer(contract: Retention, namespace: str, epoch: int, operation: str) -> None:
+    """Save a result as a newer version would that knows one field more, `cost`."""
+    call = checked(contract.ARGUMENTS, {"namespace": namespace, "epoch": epoch, "operation": operation})
+    with contract.store.write() as db:
+        db.execute(_RESULT, vars(call))
+
+
+def use_up_fence(contract: Owner, scope: str, work: str) -> None:
+    """Bring the fence of a piece of work to the number before its end."""
+    call = checked(contract.ARGUMENTS, {"scope": scope, "work": work})
+    with contract.store.write() as db:
+        db.execute(_FENCE, (MAX_INTEGER - 1, call.scope, call.work))
+
+
+def _used_up(table: str) -> Callable[[Contract], None]:
+    """Give the newest row of the table the id before the last one."""
+
+    def use_up(contract: Contract) -> None:
+        with contract.store.write() as db:
+            db.execute(
+                f"UPDATE {table} SET id = ? WHERE id = (SELECT max(id) FROM {table})", (MAX_INTEGER - 1,)
+            )
+
+    return use_up
+
+
+TAMPERING: dict[str, dict[str, Callable]] = {
+    "owner": {
+        "save_as_newer": save_as_newer,
+        "save_as_older": save_as_older,
+        "use_up_fence": use_up_fence,
+        "use_up_receipts": _used_up("receipt"),
+        "use_up_outbox": _used_up("outbox"),
+    },
+    "retention": {
+        "unsafe_delete": unsafe_delete,
+        "save_result_as_newer": save_result_as_newer,
+        "use_up_effects": _used_up("effect"),
+    },
+    "work": {"unsafe_finish": unsafe_finish},
+}
+"""By contract, what a case may do behind its back. The first argument is the contract itself."""

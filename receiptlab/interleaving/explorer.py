@@ -1,0 +1,253 @@
+"""Every order in which two or three connections can run their statements on one file (H-6).
+
+Each caller makes one call, over a real connection. A step is one SQL statement of one caller. The orders
+are explored depth first: each is run from its beginning, on the file as it was, until none is left.
+
+An order is written as letters: A is the first caller, B the second. `ABBA` says who was next, step by step.
+A caller that finds the file locked waits (that is a step too) until another one has ended its transaction,
+and then tries again. In between it could only ask in vain, so such orders are not told apart;
+`every_retry=True` tells them apart, and a test compares the two.
+
+It proves what it says of these callers and of the file that they begin with, at the level of statements:
+SQLite runs one statement of one connection as a whole as far as the others can see. It proves nothing
+about other calls, about several processes that die, or about time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from receiptlab.contracts.base import Contract
+from receiptlab.experiment.row_diff import Rows
+from receiptlab.experiment.run import Lease, Recorder, Run
+from receiptlab.interleaving.choices import Given, Path
+from receiptlab.interleaving.findings import (
+    BUSY,
+    DEADLOCK,
+    DOUBLED,
+    SAFE,
+    WRONG,
+    Explored,
+    Order,
+    Outcomes,
+    TooManyOrders,
+    WrongOrder,
+)
+from receiptlab.interleaving.stepper import FAILED, WAITS, Caller, Player, Stage, greenlets, short
+
+LETTERS = "ABCD"
+LIMIT = 50_000
+"""How many orders are explored, unless told otherwise."""
+MAX_STEPS = 500
+"""The longest order."""
+
+Judge = Callable[[tuple[int, ...], Outcomes], str]
+
+
+class Explorer:
+    """The callers, their connections and their file. Use it with `with`.
+
+    `prepare` is given the contract on the new file and does what was done before. `guards` replaces the
+    contract's guards. `judge` is given counts and outcomes, and says safe or which harm; without one an
+    order is safe when outcomes and rows are those of the calls made one after another, whoever is first.
+    Raises NoGreenlet where the package greenlet is missing.
+    """
+
+    def __init__(
+        self,
+        contract: type[Contract],
+        callers: Sequence[Caller],
+        prepare: Callable[[Contract], object] | None = None,
+        *,
+        guards: dict | None = None,
+        judge: Judge | None = None,
+        name: str = "",
+        every_retry: bool = False,
+    ) -> None:
+        if not 2 <= len(callers) <= len(LETTERS):
+            raise ValueError(f"callers must be 2 to {len(LETTERS)}, not {len(callers)}")
+        greenlets()
+        self.contract, self.callers, self.judge = contract, tuple(callers), judge
+        self.name, self.every_retry = name or " and ".join(caller.call for caller in callers), every_retry
+        self.stage = Stage(contract, prepare)
+        self.players = [
+            Player(letter, caller, self.stage.home.again(), contract, guards)
+            for letter, caller in zip(LETTERS, callers, strict=False)
+        ]
+        self._serial: dict[tuple, set] = {}
+
+    def explore(self, limit: int = LIMIT) -> Explored:
+        """Run every order. Raises TooManyOrders when there are more than `limit`, and NotRepeatable."""
+        told = (f"{caller.actor}: {caller.call}" for caller in self.callers)
+        orders = tuple(self._orders(limit))
+        return Explored(self.name, self.contract.NAME, tuple(told), tuple(self.contract.COUNTS), orders)
+
+    def rerun(self, order: str) -> Run:
+        """Run this one order again. The Run has a step for each letter: the statement that ran, failed or has
+        to wait, and the counts as another connection sees them after it. Raises WrongOrder."""
+        watch = _Watch(self, order)
+        came = self._play(Given(order, self.players), watch=watch)
+        if len(came.order) < len(order):
+            raise WrongOrder(f"{order} is too long: all is over after {came.order or 'no step'}")
+        return watch.run(came)
+
+    def _orders(self, limit: int) -> Iterator[Order]:
+        path = Path()
+        for number in itertools.count(1):
+            if number > limit:
+                raise TooManyOrders(f"there are more than {limit:,} orders; take fewer or shorter calls")
+            yield self._play(path)
+            if not path.turn():
+                return
+
+    def _play(self, choose: Callable, watch: Callable | None = None) -> Order:
+        """Run one order on the file as it was: `choose` is given who can go on, and says who does."""
+        players = self.players
+        self._begin(players)
+        try:
+            order, waits, met = self._steps(players, choose, watch)
+            counts = self.stage.observer.counted()
+            outcomes = tuple(_ended(player) for player in players)
+            rows = self.stage.rows() if self.judge is None else ()
+            answers = tuple(_answer(player) for player in players) if self.judge is None else ()
+        finally:
+            for player in players:
+                player.leave()
+        return Order(order, outcomes, counts, self._verdict(outcomes, counts, rows, answers), waits, met)
+
+    def _begin(self, players: Sequence[Player]) -> None:
+        from greenlet import getcurrent
+
+        self.stage.put_back()
+        for player in players:
+            player.begin(getcurrent())
+
+    def _steps(self, players: Sequence[Player], choose: Callable, watch: Callable | None) -> tuple:
+        order, waits, met = [], 0, False
+        while able := [player for player in players if player.outcome is None and not player.waiting]:
+            if len(order) == MAX_STEPS:
+                raise TooManyOrders(f"an order has more than {MAX_STEPS} steps; take shorter calls")
+            player = choose(len(order), able)
+            others = [other for other in players if other is not player]
+            met = met or any(other.db.in_transaction for other in others)
+            held = player.db.in_transaction
+            sql = player.pending
+            player.go()
+            order.append(player.letter)
+            waits += player.came == WAITS
+            released = held and not player.db.in_transaction
+            if released or (self.every_retry and player.came != WAITS):
+                for other in others:
+                    other.waiting = False
+            if watch is not None:
+                watch(player, sql)
+        return "".join(order), waits, met
+
+    def _verdict(self, outcomes: Outcomes, counts: tuple[int, ...], rows: tuple, answers: tuple) -> str:
+        if any(word == "waiting" for word, _ in outcomes):
+            return DEADLOCK
+        if self.judge is None:
+            said = self._against_turns(outcomes, rows, answers)
+        else:
+            said = self.judge(counts, outcomes)
+        failed = [reason for word, reason in outcomes if word == "failed"]
+        if said == SAFE and not all(reason.startswith("SQLITE_BUSY") for reason in failed):
+            return WRONG  # a call that met a constraint, say, where it should have been refused or answered
+        return BUSY if said == SAFE and failed else said
+
+    def _against_turns(self, outcomes: Outcomes, rows: tuple, answers: tuple) -> str:
+        """Compare with whole calls, one after another, of those that did not fail."""
+        who = tuple(number for number, (word, _) in enumerate(outcomes) if word != "failed")
+        if who not in self._serial:
+            self._serial[who] = {self._one_by_one(turns) for turns in itertools.permutations(who)}
+        known = self._serial[who]
+        ended = tuple(outcomes[number] for number in who)
+        if (ended, tuple(answers[number] for number in who), rows) in known:
+            return SAFE
+        return DOUBLED if _accepted(ended) > max(_accepted(each) for each, *_ in known) else WRONG
+
+    def _one_by_one(self, turns: Sequence[int]) -> tuple[Outcomes, tuple, tuple]:
+        players = [self.players[number] for number in turns]
+        self._begin(players)
+        try:
+            self._steps(players, lambda _, able: able[0], None)
+            players = [self.players[number] for number in sorted(turns)]
+            return tuple(map(_ended, players)), tuple(map(_answer, players)), self.stage.rows()
+        finally:
+            for player in players:
+                player.leave()
+
+    def __enter__(self) -> Explorer:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for player in self.players:
+            player.leave()
+            player.db.close()
+        self.stage.close()
+
+
+class _Watch:
+    """Records the steps of one order."""
+
+    def __init__(self, explorer: Explorer, order: str) -> None:
+        self.observer = explorer.stage.observer
+        self.rows = Rows()
+        self.rows.changes({"": self.observer.store.db})
+        contract = explorer.contract
+        title = f"{explorer.name} in the order {order}"
+        self.record = Recorder(
+            title, name=f"order-{order}", contract=contract.NAME, count_names=contract.COUNTS
+        )
+
+    def __call__(self, player: Player, sql: str) -> None:
+        waits, looks = player.came == WAITS, short(sql).split()[0] in ("SELECT", "PRAGMA")
+        word = "failed" if player.came in (WAITS, FAILED) else "read" if looks else "accepted"
+        reason = f"{short(sql)}: locked" if waits else player.error
+        if player.outcome is not None:
+            reason = ", ".join(filter(None, (reason, f"{player.caller.call} ends: {_words(player)}")))
+        self.record.add(
+            player.caller.actor,
+            "waits" if waits else short(sql),
+            player.caller.now,
+            word,
+            reason=reason,
+            args=player.caller.args if player.outcome is not None else {},
+            answer=player.outcome.facts() if player.outcome is not None else {},
+            counts=self.observer.counted(),
+            leases=tuple(Lease(*lease) for lease in self.observer.leases()),
+            changes=self.rows.changes({"": self.observer.store.db}),
+        )
+
+    def run(self, came: Order) -> Run:
+        """The steps; the last one has what the order came to, unless that is safe."""
+        steps, harmed = self.record.steps, came.verdict != SAFE
+        if harmed and steps:
+            steps[-1] = replace(steps[-1], harm=came.verdict)
+        self.record.head["kind"] = "breaks" if harmed else "holds"
+        return self.record.run()
+
+
+def _words(player: Player) -> str:
+    word, why = _ended(player)
+    return f"{word} ({why})" if why else word
+
+
+def _ended(player: Player) -> tuple[str, str]:
+    outcome = player.outcome
+    if outcome is None:
+        return ("waiting", "")
+    found = getattr(outcome.answer, "found", "")  # a delivery is answered with what it was found to be
+    return (outcome.word, outcome.reason or str(found))
+
+
+def _answer(player: Player) -> str:
+    """What the call was answered, to be compared."""
+    return "" if player.outcome is None else json.dumps(player.outcome.facts(), sort_keys=True)
+
+
+def _accepted(outcomes: Outcomes) -> int:
+    return sum(word == "accepted" for word, _ in outcomes)

@@ -1,0 +1,212 @@
+"""Callers that go on one statement at a time, each over a connection of its own to one real file.
+
+What `explorer` drives. A caller runs in a greenlet: a function that can be left in the middle and gone
+on with later, all on one thread. In the place of `store.db` stands a gate, at which the caller waits before
+each statement until it is chosen. The statement itself runs on a real connection, under real locks.
+
+The connections wait for no lock (timeout 0) and do not sync, because this is about the order of statements
+and not about what survives a power cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from receiptlab.contracts.base import Contract
+from receiptlab.errors import LabError
+from receiptlab.outcomes import Outcome, attempt
+from receiptlab.store import Store
+
+RAN, FAILED, WAITS = "ran", "failed", "waits"
+"""What a step can come to. The caller that waits tries the same statement again later."""
+
+_TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(\w+)", re.IGNORECASE)
+
+
+class NoGreenlet(LabError):
+    """The package `greenlet` is not installed."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """One who makes one call: `make` is given the contract over the caller's own connection."""
+
+    actor: str
+    call: str
+    make: Callable[[Contract], object]
+    now: int | None = None
+    args: dict = field(default_factory=dict)
+
+
+def calling(actor: str, call: str, /, **args: object) -> Caller:
+    """A caller that makes one call of the contract."""
+    return Caller(actor, call, lambda contract: getattr(contract, call)(**args), args.get("now"), args)
+
+
+def short(sql: str) -> str:
+    """A statement in a word or two: what it does, and on which table."""
+    words = sql.split()
+    table = _TABLE.search(sql)
+    if table:
+        return f"{words[0]} {table[1]}"
+    return " ".join(words[:2])
+
+
+def greenlets() -> tuple[type, type]:
+    """The class greenlet and its GreenletExit. Raises NoGreenlet where the package is missing."""
+    try:
+        from greenlet import GreenletExit, greenlet
+    except ImportError:
+        raise NoGreenlet(
+            "orders need the package greenlet; install it with: pip install 'receiptlab[hazards]'"
+        ) from None
+    return greenlet, GreenletExit
+
+
+class Gate:
+    """Stands in the place of a store's connection. It has what a contract uses of one, and no more: a
+    statement that goes another way is an AttributeError, and never runs unseen."""
+
+    __slots__ = ("player",)
+
+    def __init__(self, player: Player) -> None:
+        self.player = player
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.player.db.in_transaction
+
+    def execute(self, sql: str, values: tuple | dict = ()) -> sqlite3.Cursor:
+        return self.player.execute(sql, values)
+
+    def close(self) -> None:
+        """Closing ends a transaction. The connection is kept for the next order."""
+        self.player.roll_back()
+
+
+class Player:
+    """A caller on its connection. `pending` is its next statement, `outcome` how its call ended."""
+
+    def __init__(
+        self, letter: str, caller: Caller, store: Store, contract: type[Contract], guards: dict | None
+    ):
+        self.letter, self.caller, self.store = letter, caller, store
+        self.db = store.db
+        self.db.execute("PRAGMA synchronous = OFF")
+        self.db.execute("PRAGMA wal_autocheckpoint = 0")  # the file is tidied between orders alone
+        self._new = lambda: contract(store, guards)
+        self._greenlet, self._exit = greenlets()
+
+    def begin(self, scheduler: object) -> None:
+        """Start the call and come to its first statement. A fresh contract: it may keep what it has seen."""
+        self.pending, self.came, self.error = "", "", ""
+        self.outcome: Outcome | None = None
+        self.waiting = self.leaving = self.may_wait = False
+        self._scheduler = scheduler
+        self.store.db = self.db
+        contract = self._new()
+        self.store.db = Gate(self)
+        self._run = self._greenlet(lambda: attempt(self.caller.make, contract), scheduler)
+        self.go()
+
+    def go(self) -> None:
+        """Run the pending statement, and the code after it up to the next one or the end of the call."""
+        answer = self._run.switch()
+        if self._run.dead:
+            self.outcome = answer
+
+    def execute(self, sql: str, values: tuple | dict) -> sqlite3.Cursor:
+        """Called by the contract, in its greenlet."""
+        while not self.leaving:
+            self.pending = sql
+            self._scheduler.switch()
+            if self.leaving:
+                raise self._exit
+            self.may_wait = self._would_wait()
+            try:
+                cursor = self.db.execute(sql, values)
+            except sqlite3.Error as error:
+                self.error = getattr(error, "sqlite_errorname", None) or type(error).__name__
+                self.waiting = self.may_wait and self.error == "SQLITE_BUSY"
+                self.came = WAITS if self.waiting else FAILED
+                if not self.waiting:
+                    raise
+            else:
+                self.came, self.error, self._last = RAN, "", sql
+                return cursor
+        return self.db.execute(sql, values)  # the rollback of a call that is given up
+
+    def _would_wait(self) -> bool:
+        """SQLite waits for a lock only where it holds none: who has read in this transaction gets the error
+        at once, whatever the timeout (https://www.sqlite.org/c3ref/busy_handler.html)."""
+        return not self.db.in_transaction or self._last.split()[0].upper() == "BEGIN"
+
+    def leave(self) -> None:
+        """Give the call up, wherever it is, and roll back what it left open."""
+        self.leaving = True
+        run = self.__dict__.pop("_run", None)
+        if run is not None and not run.dead:
+            with contextlib.suppress(self._exit):
+                run.switch()
+        self.roll_back()
+
+    def roll_back(self) -> None:
+        if self.db.in_transaction:
+            self.db.execute("ROLLBACK")
+
+
+class Stage:
+    """The file as `prepare` left it, put back as often as wanted, and another connection that looks at it."""
+
+    def __init__(self, contract: type[Contract], prepare: Callable[[Contract], object] | None) -> None:
+        self.home = Store.temporary(contract.SCHEMA, timeout_ms=0)
+        self.observer = contract(self.home)
+        try:
+            if prepare is not None:
+                prepare(self.observer)
+            self._keep()
+        except BaseException:
+            self.home.close()
+            raise
+
+    def _keep(self) -> None:
+        """Keep every row. Rows are put back and not pages: a new copy of the pages would make each
+        connection read its schema again, which costs several times as much."""
+        db = self.home.db
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("PRAGMA foreign_keys = OFF")  # the rows were in order before
+        self.schema = self._schema()
+        tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        self._tables = [f'"{name}"' for (name,) in tables]
+        self.kept = self.rows()
+        self._back = []
+        for table, rows in zip(self._tables, self.kept, strict=True):
+            self._back.append((f"DELETE FROM {table}", None))
+            marks = ", ".join("?" * len(rows[0])) if rows else ""
+            self._back += [(f"INSERT INTO {table} VALUES ({marks})", row) for row in rows]
+        self.put_back()
+        if self.rows() != self.kept:
+            raise ValueError("the rows of this schema cannot be put back; it has a trigger that changes them")
+
+    def put_back(self) -> None:
+        """Make the file what it was: every row of every table, and nothing else."""
+        db = self.home.db
+        if self._schema() != self.schema:
+            raise ValueError("a caller changed the schema; only rows are put back between orders")
+        with self.home.write():
+            for sql, row in self._back:
+                db.execute(sql, row or ())
+
+    def rows(self) -> tuple[tuple[tuple, ...], ...]:
+        """Every row of every table, as another connection sees them now."""
+        return tuple(tuple(self.home.db.execute(f"SELECT * FROM {table}")) for table in self._tables)
+
+    def _schema(self) -> int:
+        return self.home.db.execute("PRAGMA schema_version").fetchone()[0]
+
+    def close(self) -> None:
+        self.home.close()

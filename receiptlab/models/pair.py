@@ -1,0 +1,154 @@
+"""A contract on a real file and its model, side by side: the same calls, and everything compared."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from receiptlab.contracts.base import Contract
+from receiptlab.errors import LabError
+from receiptlab.faults.failpoints import fault as injected
+from receiptlab.models.base import Model, Told
+from receiptlab.outcomes import attempt
+from receiptlab.store import Store
+
+REOPEN = "reopen"
+"""The call on the file: every connection ends."""
+
+Step = tuple[str, str, dict, str]
+"""Who calls, the call, its arguments, and a fault: before_commit, after_commit, or none."""
+
+
+class Disagreement(LabError):
+    """Contract and model did not tell the same. `steps` are the calls up to there, `wrong` what differed,
+    `case` the calls as a case file, with what the model expects."""
+
+    def __init__(self, steps: list[Step], wrong: list[str], case: str) -> None:
+        self.steps, self.wrong, self.case = steps, wrong, case
+        what = "; ".join(wrong)
+        play = "as a case for `python -m receiptlab play FILE`:"
+        super().__init__(f"after {len(steps)} calls: {what}\n{play}\n{case}")
+
+
+class Pair:
+    """Both of them, from nothing. Use it with `with`. Each actor has a connection of its own.
+
+    `guards` and `made` replace the contract's guards and the contract itself, for showing that a broken
+    one is found; `model` replaces the model.
+    """
+
+    def __init__(
+        self,
+        contract: type[Contract],
+        model: type[Model],
+        title: str = "contract and model disagree",
+        guards: dict | None = None,
+    ) -> None:
+        self.contract, self.guards, self.title = contract, guards, title
+        self.model = model()
+        self.steps: list[Step] = []
+        self.lines: list[dict] = []
+        self.actors: dict[str, Contract] = {}
+
+    def __enter__(self) -> Pair:
+        self.folder = tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True)
+        self.path = Path(self.folder.name) / "fixture.db"
+        self.path.write_bytes(_blank(self.contract))
+        self.observer = self._open(None)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._reopen()
+        self.observer.store.close()
+        self.folder.cleanup()
+
+    def step(self, actor: str, call: str, args: dict, fault: str = "") -> Told:
+        """Make the call on both and compare: the answer, the counts, the leases, and every row. Returns what
+        the model told. Raises Disagreement."""
+        self.steps.append((actor, call, args, fault))
+        if call == REOPEN:
+            self._reopen()
+            self.model.reopen()
+            self.lines.append({"actor": actor, "call": call})
+            return Told("read")
+        told = self._told(actor, call, args, fault)
+        line = {"actor": actor, "call": call, "args": args, "expect": self._expected(told)}
+        self.lines.append(line | ({"fault": fault} if told.word == "unknown" else {}))
+        wrong = _differing(told, self._made(actor, call, args, fault)) or self._differs()
+        if wrong:
+            raise Disagreement(list(self.steps), wrong, self.case())
+        return told
+
+    def case(self) -> str:
+        """The calls so far as a case file, with what the model expects of each."""
+        head = {"format": 1, "case": self.title, "contract": self.contract.NAME, "expected": "holds"}
+        return "".join(json.dumps(line) + "\n" for line in (head, *self.lines))
+
+    def _told(self, actor: str, call: str, args: dict, fault: str) -> Told:
+        if not fault:
+            return self.model.call(actor, call, args)
+        self.model, told = self.model.interrupted(actor, call, args, fault)
+        return told
+
+    def _made(self, actor: str, call: str, args: dict, fault: str) -> Told:
+        if actor not in self.actors:
+            self.actors[actor] = self._open(self.guards)
+        contract = self.actors[actor]
+        on = contract if hasattr(contract, call) else contract.intake
+        try:
+            with injected(contract.store, fault) if fault else contextlib.nullcontext():
+                outcome = attempt(getattr(on, call), **args)
+        except Exception as error:  # a broken contract may fail in any way
+            return Told(f"raised {type(error).__name__}: {error}")
+        return Told(outcome.word, outcome.reason, tuple(outcome.fields), outcome.facts())
+
+    def _expected(self, told: Told) -> dict:
+        """What a case file says of it. An answer that is nested deeper than a case may be is left out."""
+        answer = {name: fact for name, fact in told.facts.items() if name != "writers"}
+        expect = {"outcome": told.word, "reason": told.reason, "counts": list(self.model.counted())}
+        return expect | {"fields": list(told.fields), "answer": answer}
+
+    def _differs(self) -> list[str]:
+        """Where the file is not as the model has it."""
+        kept, there = self.model.state(), self.observer
+        pairs = [("counts", self.model.counted(), there.counted())]
+        pairs.append(("leases", _sorted(self.model.leases()), _sorted(there.leases())))
+        for table, select in self.model.STATE.items():
+            pairs.append((f"rows of {table}", _sorted(kept[table]), _sorted(there.store.read(select))))
+        return [f"{what}: expected {wanted}, got {was}" for what, wanted, was in pairs if wanted != was]
+
+    def _open(self, guards: dict | None) -> Contract:
+        store = Store.open(self.path)
+        # Nothing here is about power; without the waits for the disk ten times as much can be tried.
+        store.db.execute("PRAGMA synchronous = OFF")
+        return self.contract(store, guards)
+
+    def _reopen(self) -> None:
+        for contract in self.actors.values():
+            contract.store.close()
+        self.actors.clear()
+
+
+@cache
+def _blank(contract: type[Contract]) -> bytes:
+    with Store.temporary(contract.SCHEMA) as store:
+        path = store.path
+        store.db.close()
+        return path.read_bytes()
+
+
+def _sorted(rows: list[tuple]) -> list[tuple]:
+    return sorted(rows, key=repr)
+
+
+def _differing(wanted: Told, was: Told) -> list[str]:
+    pairs = zip(Told._fields, wanted, was, strict=True)
+    return [f"{what}: expected {each}, got {got}" for what, each, got in pairs if _plain(each) != _plain(got)]
+
+
+def _plain(told: object) -> str:
+    """As JSON has it: true is not 1."""
+    return json.dumps(told, sort_keys=True, default=repr)

@@ -1,0 +1,24 @@
+"""Each contract beside a plain model of it, with the same calls (H-8)."""
+
+from __future__ import annotations
+
+from receiptlab import models
+from receiptlab.experiment.run import Recorder, Run
+from receiptlab.outcomes import Outcome, mismatches
+
+SEQUENCES = 5
+
+
+def models_agree() -> Run:
+    """Sequences of calls that a seed draws, on each contract and on a model made of dictionaries (H-8)."""
+    title = "the same calls on a contract and on its model"
+    record = Recorder(title, name="models-agree", clauses=("H-8",), contract="models")
+    for row in models.run(SEQUENCES):
+        answer = {name: row[name] for name in ("seed", "sequences", "calls", "disagreements")}
+        expect = {"outcome": "read", "answer": {"sequences": SEQUENCES, "disagreements": 0}}
+        wrong = mismatches(expect, "", Outcome("read", answer=answer), ())
+        record.add("a seed", row["contract"], None, "read", answer=answer, expect=expect, wrong=wrong)
+    return record.run()
+
+
+SCENARIOS = (models_agree,)

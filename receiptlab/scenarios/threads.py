@@ -1,0 +1,86 @@
+"""Two connections that call at the same instant, from two threads (O-4, O-5).
+
+Which of them comes first is the machine's choice. The promise does not depend on it, so the steps
+stand in the order of the commits.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from receiptlab.contracts.owner import Owner
+from receiptlab.experiment.run import Run
+from receiptlab.outcomes import WORDS, Outcome, attempt
+from receiptlab.scenarios.lab import Lab
+from receiptlab.values import sha256
+
+WORK = {"scope": "shop", "work": "order-17"}
+RESULT = WORK | {"actor": "worker-a", "revision": 1, "epoch": 1, "policy": "policy-1", "fence": 1, "now": 120}
+
+
+def _together(lab: Lab, calls: list[dict]) -> list[Outcome]:
+    """Make the calls at once, each on a connection of its own; the outcomes, accepted first."""
+    barrier = threading.Barrier(len(calls), timeout=15)
+    outcomes: list[Outcome] = []
+
+    def one(call: dict) -> None:
+        with lab.store.again() as store:
+            owner = Owner(store)
+            barrier.wait()
+            outcomes.append(attempt(owner.accept, **call))
+
+    threads = [threading.Thread(target=one, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(outcomes, key=lambda outcome: WORDS.index(outcome.word))
+
+
+def _claimed(name: str, title: str, clause: str) -> Lab:
+    lab = Lab(name, title, clause, Owner)
+    owner = Owner(lab.store)
+    lab.step("operator", "add", 0, owner.add, **WORK, revision=1, epoch=1, policy="policy-1", now=0)
+    lab.step("worker-a", "claim", 100, owner.claim, **WORK, actor="worker-a", now=100, until=160)
+    return lab
+
+
+def one_key_at_once() -> Run:
+    """Both get the same receipt; there is one effect."""
+    lab = _claimed("one-key-at-once", "one key over two connections at the same instant", "O-4")
+    call = RESULT | {"key": "key-1", "result_digest": sha256("result 1")}
+    won, other = _together(lab, [call, call])
+    answer = {"id": 1, "revision": 2, "accepted_at": 120}
+    lab.note(
+        "first to commit",
+        "accept",
+        120,
+        won,
+        expect={"outcome": "accepted", "counts": [1, 1, 1], "answer": answer},
+    )
+    lab.note(
+        "second", "accept", 120, other, expect={"outcome": "replayed", "counts": [1, 1, 1], "answer": answer}
+    )
+    return lab.run()
+
+
+def two_keys_at_once() -> Run:
+    """One is accepted, the other refused; there is one effect. The results are the same on purpose,
+    so that the run does not depend on who comes first."""
+    lab = _claimed("two-keys-at-once", "two keys aim at one revision at the same instant", "O-5")
+    calls = [RESULT | {"key": key, "result_digest": sha256("result 1")} for key in ("key-1", "key-2")]
+    won, other = _together(lab, calls)
+    lab.note(
+        "first to commit",
+        "accept",
+        120,
+        Outcome(won.word),
+        rows=False,
+        expect={"outcome": "accepted", "counts": [1, 1, 1]},
+    )
+    refused = {"outcome": "refused", "reason": "state", "counts": [1, 1, 1]}
+    lab.note("second", "accept", 120, other, rows=False, expect=refused)
+    return lab.run()
+
+
+SCENARIOS = (one_key_at_once, two_keys_at_once)

@@ -1,0 +1,80 @@
+"""What became of the states that a power cut can leave, by setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from matplotlib.figure import Figure
+
+from receiptlab.show.style import BLACK, COLOURS, GREY, HARM, Picture, picture, settings
+
+_WORDS = {
+    "kept": ("all is well", COLOURS["accepted"]),
+    "lost": ("acknowledged, and lost", COLOURS["refused"]),
+    "damaged": ("file damaged", HARM),
+    "half": ("half done", COLOURS["unknown"]),
+    "back": ("erased, and back", COLOURS["replayed"]),
+}
+
+
+def states(rows: Iterable[Mapping]) -> Picture:
+    """One bar for each setting, over all its contracts: which part of the states was found how.
+
+    `rows` are those of `faults.disk.power_cut.run`.
+    """
+    told = _by_setting(rows)
+    names = list(told)
+    with settings():
+        figure = Figure(figsize=(9.6, 0.9 + 0.62 * len(names)))
+        height = 1 - 0.78 / (0.9 + 0.62 * len(names))
+        axes = figure.add_axes((0.24, 0.02, 0.73, height))
+        for y, name in enumerate(names):
+            _bar(axes, y, told[name])
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_xlim(0, 1)
+        axes.set_yticks(range(len(names)), [name.replace(", checkpoint", ",\ncheckpoint") for name in names])
+        axes.set_xticks([])
+        axes.tick_params(length=0)
+        axes.spines[["left", "bottom"]].set_visible(False)
+        _legend(axes)
+        return picture(figure, "; ".join(f"{name}: {_sentence(told[name])}" for name in names))
+
+
+def _by_setting(rows: Iterable[Mapping]) -> dict[str, dict[str, int]]:
+    told: dict[str, dict[str, int]] = {}
+    for row in rows:
+        counts = told.setdefault(row["setting"], dict.fromkeys(_WORDS, 0))
+        for word in _WORDS:
+            counts[word] += row[word]
+    return told
+
+
+def _bar(axes, y: int, counts: Mapping[str, int]) -> None:
+    left, total = 0.0, max(1, sum(counts.values()))
+    for word, (_, colour) in _WORDS.items():
+        part = counts[word] / total
+        if part:
+            wide = max(part, 0.004)  # a few of many are still to be seen
+            axes.barh(y - 0.13, wide, left=min(left, 1 - wide), height=0.3, color=colour)
+        left += part
+    axes.text(0, y + 0.22, _sentence(counts), color=BLACK, fontsize=8.5, va="center")
+
+
+def _sentence(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{counts[word]:,} {word}" for word in _WORDS if counts[word])
+
+
+def _legend(axes) -> None:
+    marks = [
+        axes.barh(0, 0, color=colour, label=f"{word}: {says}") for word, (says, colour) in _WORDS.items()
+    ]
+    axes.legend(
+        handles=marks,
+        loc="lower left",
+        bbox_to_anchor=(-0.3, 1.0),
+        ncols=5,
+        frameon=False,
+        labelcolor=GREY,
+        columnspacing=1.1,
+        handlelength=1.0,
+    )

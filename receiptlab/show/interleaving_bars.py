@@ -1,0 +1,79 @@
+"""How many orders of racing calls came to what: a bar an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from receiptlab.show.style import BLACK, COLOURS, GREY, HARM, PALE, Picture, picture, settings
+
+_COLOURS = {
+    "safe": COLOURS["accepted"],
+    "busy": COLOURS["failed"],
+    "doubled": HARM,
+    "wrong": COLOURS["unknown"],
+    "deadlock": COLOURS["refused"],
+}
+_HATCHES = {"safe": "", "busy": "//", "doubled": "xx", "wrong": "..", "deadlock": "--"}
+_ROW, _HEAD, _FOOT, _WIDE, _LEFT, _RIGHT = 0.5, 0.5, 0.45, 9.2, 2.9, 1.0  # inches
+_NARROW = 0.13
+"""Of a bar: what a part must have so that its words stand inside it."""
+
+
+def orders(rows: Sequence[Mapping[str, object]]) -> Picture:
+    """Draw a bar for each row of `scenarios.interleaving_rows.rows`: the share of its orders that came to
+    each verdict, with word and number, and how many orders there are."""
+    height = _HEAD + _ROW * len(rows) + _FOOT
+    with settings():
+        figure = Figure(figsize=(_WIDE, height))
+        box = (_LEFT / _WIDE, _FOOT / height, 1 - (_LEFT + _RIGHT) / _WIDE, _ROW * len(rows) / height)
+        axes = figure.add_axes(box)
+        axes.set_xlim(0, 1)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        for y, row in enumerate(rows):
+            _bar(axes, y, row)
+        axes.set_yticks(range(len(rows)), [_name(row) for row in rows], color=BLACK, fontsize=8.5)
+        axes.set_xticks([0, 0.5, 1], ["0", "half of the orders", "all"], color=GREY, fontsize=8)
+        axes.tick_params(length=0, pad=6)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        title = {"fontsize": 11, "weight": "bold", "color": BLACK}
+        figure.text(0.12 / _WIDE, 1 - 0.3 / height, "What the orders come to", **title)
+        return picture(figure, f"{len(rows)} experiments: {'; '.join(map(_words, rows))}")
+
+
+def _name(row: Mapping[str, object]) -> str:
+    return (
+        f"{row['contract']}: {row['experiment']}" if len(str(row["experiment"])) < 26 else row["experiment"]
+    )
+
+
+def _bar(axes, y: int, row: Mapping[str, object]) -> None:
+    total, left = row["orders"], 0.0
+    beside = []
+    axes.barh(y, 1, height=0.6, color=PALE, zorder=1)
+    for verdict, colour in _COLOURS.items():
+        share = row[verdict] / total
+        if not share:
+            continue
+        look = {"color": colour, "edgecolor": "white", "hatch": _HATCHES[verdict], "linewidth": 0.8}
+        axes.barh(y, share, height=0.6, left=left, zorder=2, **look)
+        words = f"{row[verdict]:,} {verdict}"
+        if share >= _NARROW:
+            backing = {"facecolor": "white", "edgecolor": "none", "pad": 1.2, "alpha": 0.9}
+            axes.text(
+                left + share / 2, y, words, ha="center", va="center", fontsize=8, bbox=backing, zorder=4
+            )
+        else:
+            beside.append(words)
+        left += share
+    total_words = ", ".join([f"{total:,} orders", *beside])
+    axes.text(
+        1.012, y, total_words.replace(", ", "\n"), va="center", fontsize=7.5, color=BLACK, linespacing=1.1
+    )
+
+
+def _words(row: Mapping[str, object]) -> str:
+    told = ", ".join(f"{row[verdict]} {verdict}" for verdict in _COLOURS if row[verdict])
+    return f"{row['experiment']}: {told}"
