@@ -234,8 +234,15 @@ def test_a_closed_pipe_is_no_error():
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C reaches a child of a test in another way there")
 def test_ctrl_c_stops_without_a_traceback():
-    process = command("run")
-    while process.poll() is None:
+    # A shell starts what it runs in the background with SIGINT ignored, and a child would inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = command("run")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    for _ in range(100):
+        if process.poll() is not None:
+            break
         time.sleep(0.35)
         process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
