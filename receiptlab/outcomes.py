@@ -84,7 +84,7 @@ def mismatches(expect: dict | None, fault: str, outcome: Outcome, counts: tuple[
 
 
 def _struck(fault: str, outcome: Outcome) -> bool:
-    if ":" in fault:  # a failing statement, see hazards.faults
+    if ":" in fault:  # a failing statement, see faults.failpoints
         return outcome.reason == "SQLITE_CONSTRAINT_TRIGGER"
     return not fault or outcome.reason == fault
 

@@ -401,7 +401,7 @@ def test_a_call_costs_the_same_however_many_rows_there_are(call):
 
 def test_every_record_of_a_contract_is_frozen():
     found = 0
-    for module in pkgutil.iter_modules(contracts.__path__, "receiptlab.contracts."):
+    for module in pkgutil.walk_packages(contracts.__path__, "receiptlab.contracts."):
         for record in vars(importlib.import_module(module.name)).values():
             if isinstance(record, type) and is_dataclass(record) and record.__module__ == module.name:
                 found += 1

@@ -166,7 +166,8 @@ class Service(ThreadingHTTPServer):
         """A client that goes away is no error of the service. Anything else is told in one sentence."""
         error = sys.exception()
         if not isinstance(error, OSError):
-            told = f"a request was left without an answer: {type(error).__name__}: {str(error)!a}"
+            what = str(error).encode("unicode_escape").decode("ascii")  # nothing that could steer a terminal
+            told = f"a request was left without an answer: {type(error).__name__}: {what}"
             print(told, file=sys.stderr)
 
 
