@@ -1,11 +1,11 @@
 """The contracts, all in one shape; `owner` is the one to read first.
 
-`owner` and `retention` are a module each. `intake` has three helpers: `items` (names, findings, handles),
-`content` (the digest of a message without its volatile fields) and `staging` (its tables, guards, and the
-calls that write into the caller's transaction). `work` stands on `intake`, and has three: `lease`, `claims`
-(its tables, records and guards) and `reserving` (what is done under a lease). `receiver` is the party
-outside, in a file of its own; `dispatch` is what an owner's file sends to it. `outbox` is shared. `shape` has
-the class that all build on; `registry` names them for case files.
+`owner`, `retention` and `receiver` are a module each. `receiver` is the party outside, with a file of its
+own, and `relay` sends it what an owner's file owes. `intake/` is a folder: `items` has the names and findings,
+`content` the digest of a message without its volatile fields, `staging` the tables, the guards and the calls
+that write into the caller's transaction, `intake` the class. So is `work/`, which builds on intake: `lease`,
+`claims` (tables, records, guards), `reserving` (what happens under a lease), `work` the class. All contracts
+share `outbox` and build on the class in `base`; `registry` names them for case files.
 
 From top to bottom a contract module has
 
@@ -16,7 +16,7 @@ From top to bottom a contract module has
   what the transaction has read. A guard returns None to go on, returns a saved answer to end the
   call with it, or raises Refused;
 - `GUARDS`, for each call its guards in their order: the contract in one place;
-- its SQL, and one class on `shape.Contract`. Each public call that writes is one transaction: see,
+- its SQL, and one class on `base.Contract`. Each public call that writes is one transaction: see,
   guard, write (`next` is two calls in a row, and says so). Only a call whose name begins with `stage_`
   writes into a transaction of the caller.
 
