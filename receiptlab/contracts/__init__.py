@@ -2,10 +2,10 @@
 
 `owner`, `retention` and `receiver` are a module each. `receiver` is the party outside, with a file of its
 own, and `relay` sends it what an owner's file owes. `intake/` is a folder: `items` has the names and the
-findings, `content` the digest of a message without its volatile fields, `staging` the tables, the guards and
-the calls that write into the caller's transaction, `intake` the class. So is `work/`, which builds on intake: `lease`,
-`claims` (tables, records, guards), `reserving` (what happens under a lease), `work` the class. All contracts
-share `outbox` and build on the class in `base`; `registry` names them for case files.
+findings, `content` the digest of a message without its volatile fields, `staging` the tables, the guards
+and the calls that write into the caller's transaction, `intake` the class. So is `work/`, which builds on
+intake: `lease`, `claims` (tables, records, guards), `reserving` (what happens under a lease), `work` the
+class. All contracts share `outbox` and build on the class in `base`; `registry` names them for case files.
 
 From top to bottom a contract module has
 
