@@ -61,7 +61,7 @@ def add_parsers(commands: argparse._SubParsersAction) -> None:
     discard.set_defaults(command=_discard)
     reset = commands.add_parser("reset-ahead", help="make work due now that a clock which was ahead put off")
     _add_horizon(reset, "only what is due, or claimed, for longer than this from now")
-    _add_limit(reset, CHUNK, "at most so many in one transaction")
+    _add_limit(reset, CHUNK, "the largest number in one transaction")
     reset.set_defaults(command=_reset_ahead)
     sweep = commands.add_parser("sweep", help="end overdue claims, bury what is spent, compact receipts")
     sweep.add_argument(

@@ -29,7 +29,7 @@ _DATED = re.compile(
     rb"(?: +[A-Z][a-z]{2} +\d{1,2}|, +\d{1,2} +[A-Z][a-z]{2} +\d{4}) +\d{1,2}:\d\d"
 )
 _HEADER = re.compile(rb">From |[!-9;-~]+[ \t]*:")
-_SEPARATOR = 1_000  # so many bytes of the line are searched for a date
+_SEPARATOR = 1_000  # the number of bytes of the line that are searched for a date
 
 
 class Mbox:

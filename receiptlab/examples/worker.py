@@ -42,7 +42,7 @@ WAIT = 3_600_000
 """How long a worker that drains waits at one go while it can take nothing, in milliseconds."""
 
 SAID = 10
-"""After so many pauses it says what it waits for."""
+"""The number of pauses after which it says what it waits for."""
 
 PATIENCE = 50
 """How many such pauses a worker that ends on its own makes for a lease that does not come back."""
@@ -132,8 +132,8 @@ class Worker:
 
     def run(self, ends: str = "never", at_most: int = WAIT) -> Tally:
         """Work until asked to stop, or until it `ends` on its own: `drained` when nothing is pending, claimed
-        or failed; `idle` when nothing is due at this time. A worker that drains waits `at_most` so many
-        milliseconds at one go while it can take nothing. Then it ends, and has set `gave_up`.
+        or failed; `idle` when nothing is due at this time. A worker that drains waits at most
+        `at_most` milliseconds in a row while it can take nothing. Then it sets `gave_up` and ends.
 
         Raises `stopping.Gone` when the fixture was removed or replaced, what `Store.write` raises but for
         Locked, and Refused when `idle` waits in vain for a lease (busy).
