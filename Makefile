@@ -6,11 +6,17 @@ CANDIDATES = python3 python3.14 python3.13 python3.12 python3.11 python
 IN_VENV = .venv/bin/python
 INSTALL = $(IN_VENV) -m uv pip install --quiet --python $(IN_VENV) -c constraints.txt -e
 
-.PHONY: help lab test run bench hazards html workshop notebooks lint format clean
+# loadfile: the cells of a notebook need one kernel. Without reordering, large files are not left to the end.
+PARALLEL = -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+NBVAL = --nbval --nbval-cell-timeout=60 --nbval-current-env
+EVERYTHING = $(PARALLEL) $(NBVAL) tests notebooks
+
+.PHONY: help lab quick test run bench hazards html workshop notebooks lint format clean
 
 help:
 	@echo "make lab        open the lessons in JupyterLab"
-	@echo "make test       run the tests and every notebook, strictly"
+	@echo "make quick      run the tests of the contracts, the cases, and two lessons"
+	@echo "make test       run every test and every notebook, strictly (make test T=tests/test_store.py runs one file)"
 	@echo "make run        run every scenario and print what came out"
 	@echo "make bench      measure"
 	@echo "make hazards    every order, power cut, disk fault and kill, at full size (about ten minutes)"
@@ -50,7 +56,11 @@ lab: .venv/lab
 	@$(IN_VENV) tools/lab.py
 
 test: .venv/test
-	@$(IN_VENV) -m pytest -n auto --maxprocesses=4
+	@$(IN_VENV) -m pytest $(if $(T),$(if $(filter %.ipynb,$(T)),$(NBVAL),-p no:nbval) $(T),$(EVERYTHING))
+
+quick: .venv/test
+	@$(IN_VENV) -m pytest -q $(PARALLEL) -p no:nbval tests/test_*.py tests/contracts tests/experiment
+	@$(IN_VENV) -m pytest -q $(NBVAL) notebooks/00_start_here.ipynb notebooks/01_one_transaction.ipynb
 
 run: .venv/lab
 	@$(IN_VENV) -m receiptlab run

@@ -12,6 +12,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from ctypes import (  # not in the child: it may have given up the rights to read the library
+    py_object,
+    pythonapi,
+)
 
 from receiptlab.errors import NotWritten
 
@@ -54,13 +58,13 @@ def refusal(why: str) -> NotWritten:
 
 def _in_child() -> None:
     """The child may neither use nor close what it inherited: nothing of it is ever let go."""
-    from ctypes import py_object, pythonapi
-
-    for holder, file in list(_open.items()):
-        _inherited.add(file)
-        pythonapi.Py_IncRef(py_object(holder.own))
-    _open.clear()
-    _lock.release()
+    try:
+        for holder, file in list(_open.items()):
+            _inherited.add(file)
+            pythonapi.Py_IncRef(py_object(holder.own))
+        _open.clear()
+    finally:
+        _lock.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from receiptlab.cli import results as golden
 from receiptlab.contracts.owner import SCHEMA, Owner
-from receiptlab.experiment.run import Run
-from receiptlab.scenarios.ablation_matrix import ablate
 from receiptlab.store import Store
 from receiptlab.values import sha256
 
@@ -32,16 +28,6 @@ RESULT = WORK | {
     "result_digest": sha256("result 1"),
     "now": 120,
 }
-
-
-@functools.cache
-def all_runs() -> tuple[Run, ...]:
-    """Every case and every scenario, run once for all tests that only look at them."""
-    return tuple(run() for run in golden.experiments())
-
-
-ABLATE = functools.cache(ablate)
-"""The ablation of a contract, done once for all tests that only look at it."""
 
 
 @pytest.fixture

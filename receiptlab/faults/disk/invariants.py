@@ -1,7 +1,7 @@
 """What must hold of a contract's file at any moment: by contract and name, a SELECT for what breaks it.
 
 `reopening.look` checks foreign keys before these rules, so none of them repeats a REFERENCES of the schema.
-`tests/test_writing_rules.py` plants a fault for each rule.
+`tests/faults/test_invariants.py` plants a fault for each rule.
 """
 
 from __future__ import annotations

@@ -1,0 +1,139 @@
+"""The house: imports run one way, the small part is small and needs the standard library alone."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "receiptlab"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# From the ground up. A module may import from lower floors, and from its own.
+FLOORS = [
+    {"errors", "sqlite_version", "wal"},
+    {"values", "outcomes", "database_file", "process"},
+    {"store"},
+    {"contracts"},
+    {"faults"},
+    {"experiment"},
+    {"interleaving", "models"},
+    {"scenarios"},
+    {"show", "lesson", "exercises"},
+    {"examples"},
+    {"cli"},
+    {"__main__"},
+]
+SMALL = [
+    PACKAGE / f"{name}.py" for name in ("store", "database_file", "wal", "process", "values", "errors")
+] + sorted((PACKAGE / "contracts").rglob("*.py"))
+
+
+def part(path):
+    """The part of the package that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    """The modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            if node.module == "receiptlab":
+                yield from (f"receiptlab.{alias.name}" for alias in node.names)
+
+
+def floor(name):
+    return next(number for number, names in enumerate(FLOORS) if name in names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_run_one_way(path):
+    if path == PACKAGE / "__init__.py":
+        assert list(imports(path)) == []
+        return
+    for name in imports(path):
+        if name.startswith("receiptlab."):
+            other = name.split(".")[1]
+            assert other == part(path) or floor(other) < floor(part(path)), f"{part(path)} imports {other}"
+
+
+def test_show_reads_runs_alone():
+    for path in (PACKAGE / "show").glob("*.py"):
+        own = {name for name in imports(path) if name.startswith("receiptlab.")}
+        assert {name for name in own if not name.startswith("receiptlab.show")} <= {
+            "receiptlab.experiment.run"
+        }, path.name
+
+
+@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.name)
+def test_the_small_part_needs_the_standard_library_alone(path):
+    for name in imports(path):
+        assert name.split(".")[0] in {*sys.stdlib_module_names, "receiptlab"}
+
+
+def code_lines(path):
+    """The lines that hold code: no blank ones, no comments, no docstrings."""
+    text = path.read_text(encoding="utf-8")
+    told = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for line in range(node.lineno, node.end_lineno + 1)
+    }
+    lines = enumerate(text.splitlines(), 1)
+    return [
+        line
+        for number, line in lines
+        if number not in told and line.strip() and not line.lstrip().startswith("#")
+    ]
+
+
+def test_the_small_part_can_be_read_in_an_evening():
+    assert sum(len(code_lines(path)) for path in SMALL) <= 2_900
+
+
+def test_pandas_and_matplotlib_are_in_show_alone():
+    for path in FILES:
+        if part(path) != "show":
+            assert not {"pandas", "matplotlib"} & {name.split(".")[0] for name in imports(path)}, path.name
+
+
+def test_importing_the_package_loads_neither():
+    code = "import sys, receiptlab, receiptlab.lesson, receiptlab.__main__; print({'pandas', 'matplotlib'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "set()\n", done.stderr
+
+
+def test_there_is_one_begin_immediate():
+    found = [
+        path.name
+        for path in FILES
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "BEGIN IMMEDIATE" in line and "execute" in line
+    ]
+    assert found == ["store.py"]
+
+
+def test_no_clock_and_no_randomness():
+    """Time and identity are facts of the caller: nothing in the package draws a number, and one module, for
+    the commands, reads a clock."""
+    for path in FILES:
+        if path == PACKAGE / "examples/clock.py":
+            assert {name for name in imports(path) if name != "__future__"} == {"time"}
+            continue
+        assert not {"time", "datetime", "random", "uuid", "secrets"} & set(imports(path)), path.name
+
+
+def test_functions_and_modules_stay_short():
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        assert sum(1 for line in text.splitlines() if line.strip()) <= 400, path.name
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 45, f"{path.name}: {node.name}"

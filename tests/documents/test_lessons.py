@@ -1,0 +1,178 @@
+"""The lessons have one shape and one vocabulary, and what they show is asserted."""
+
+import ast
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tools.notebooks import joined, read
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = ROOT / "notebooks"
+LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
+CELLS = {path.stem: read(path)["cells"] for path in LESSONS}
+every_lesson = pytest.mark.parametrize("lesson", CELLS)
+
+HEAD = re.compile(
+    r"# .+\n\n"
+    r"\*\*You will see\*\* .+\n\n"
+    r"\*\*Clauses:\*\* .+\. \*\*Minutes:\*\* \d+\. \*\*You need:\*\* (?P<need>.+)"
+)
+TAIL = re.compile(
+    r"\*\*What this lesson does not prove\.\*\* .+\n\n"
+    r"\*\*Where to look in the code\.\*\* .+\n\n"
+    r"\*\*Exercises\.\*\* About (?P<minutes>\d+) minutes: \[exercises\]\(exercises/(?P<name>\w+)\.ipynb\)\."
+)
+ONCE = (
+    "**You will see**",
+    "**You need:**",
+    "**What this lesson does not prove.**",
+    "**Where to look in the code.**",
+    "**Exercises.**",
+)
+PREDICT = "**Predict before you run:**"
+
+# One word for one thing. The other word may stand where it is said that others use it.
+OTHER_WORDS = {
+    r"fencing token": ["04_fence_and_holder"],
+    r"\btokens?": [
+        "04_fence_and_holder",
+        "10_work_claims",
+    ],  # the fence is the claim's, the token the lease's
+    r"dead letter": ["10_work_claims"],
+    r"idempotency": ["02_replay"],
+    r"high-water": [],
+    r"turn(s|ed)? away|turn(s|ed)? down": [],  # refused
+    r"\b(simply|just|obviously)\b": [],
+    r"[—!]": [],
+}
+# A word is said in italics where it is explained, and not used in a lesson before.
+EXPLAINED = {
+    "guards": "02_replay",
+    "ablation": "05_authority",
+    "tombstone": "07_retention_tombstones",
+    "boundary": "08_range_closure",
+    "identity": "09_inbound_receipts",
+    "classify": "09_inbound_receipts",
+    "handle": "09_inbound_receipts",
+    "processor": "10_work_claims",
+    "completing batch": "10_work_claims",
+    "reclaim": "10_work_claims",
+    "zombie": "10_work_claims",
+    "operation key": "10_work_claims",
+    "drained": "12_crash_points",
+    "rollback journal": "12_crash_points",
+    "dispatcher": "13_split_brain_restore",
+    "generation": "13_split_brain_restore",
+    "reconciliation": "13_split_brain_restore",
+}
+
+
+def sources(lesson: str, kind: str) -> list[str]:
+    return [joined(cell["source"]) for cell in CELLS[lesson] if cell["cell_type"] == kind]
+
+
+def prose(lesson: str) -> str:
+    """What a lesson says in words: no code, no addresses, no names of other lessons, no exercises."""
+    text = "\n\n".join(sources(lesson, "markdown")).split("**Exercises.**")[0]
+    return re.sub(r"\[[^]]*\]\([^)]*\)|`[^`]*`", "…", text)
+
+
+def asserts(source: str) -> list[str]:
+    return [ast.unparse(node.test) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)]
+
+
+@every_lesson
+def test_head_and_tail_have_their_parts_in_their_order(lesson: str):
+    first, last = joined(CELLS[lesson][0]["source"]), joined(CELLS[lesson][-1]["source"])
+    assert HEAD.match(first), first
+    tail = TAIL.fullmatch(last)
+    assert tail, last
+    solution = joined(read(NOTEBOOKS / "solutions" / f"{lesson}.ipynb")["cells"][0]["source"])
+    assert tail["name"] == lesson
+    assert f" **Minutes:** {tail['minutes']}. " in solution
+    text = "\n".join(sources(lesson, "markdown"))
+    assert [text.count(part) for part in ONCE] == [1] * len(ONCE)
+
+
+@every_lesson
+def test_what_a_lesson_builds_on_comes_before_it(lesson: str):
+    need = HEAD.match(joined(CELLS[lesson][0]["source"]))["need"]
+    needed = re.findall(r"\]\((\w+)\.ipynb\)", need)
+    assert bool(needed) is (lesson != LESSONS[0].stem)
+    for name in needed:
+        assert name in CELLS, name
+        assert name < lesson, name
+
+
+@every_lesson
+def test_links_lead_to_lessons_by_their_number(lesson: str):
+    for text, link in re.findall(r"\[([^]]+)\]\(([^)]+)\)", "\n".join(sources(lesson, "markdown"))):
+        if not link.startswith("https://"):
+            assert (NOTEBOOKS / link).is_file(), link
+            assert link.startswith(text[:2]) or text.islower(), (text, link)
+
+
+@every_lesson
+def test_a_prediction_is_answered_by_an_assert_in_the_next_cell(lesson: str):
+    cells = CELLS[lesson]
+    places = [place for place, cell in enumerate(cells) if PREDICT in joined(cell["source"])]
+    assert places, "every lesson asks"
+    for place in places:
+        assert "?" in joined(cells[place]["source"]).split(PREDICT)[1], cells[place]["id"]
+        assert cells[place + 1]["cell_type"] == "code", cells[place]["id"]
+        assert asserts(joined(cells[place + 1]["source"])), cells[place]["id"]
+
+
+@every_lesson
+def test_what_is_shown_is_asserted_in_its_cell_or_the_one_right_before(lesson: str):
+    for before, cell in pairwise(CELLS[lesson]):
+        source = joined(cell["source"])
+        if cell["cell_type"] == "code" and re.search(r"^show\.", source, re.M):
+            told = joined(before["source"]) if before["cell_type"] == "code" else ""
+            assert asserts(source) or asserts(told), source
+
+
+@every_lesson
+def test_an_assert_says_more_than_that_a_run_held(lesson: str):
+    for source in sources(lesson, "code"):
+        told = asserts(source)
+        assert not told or any("held" not in test for test in told) or " and " in told[0], source
+
+
+@every_lesson
+def test_what_is_named_to_look_at_is_in_the_code(lesson: str):
+    modules = list((ROOT / "receiptlab").rglob("*.py"))
+    code = "\n".join(path.read_text(encoding="utf-8") for path in modules)
+    where = sources(lesson, "markdown")[-1].split("**Where to look in the code.**")[1].splitlines()[0]
+    for name in re.findall(r"`([^`]+)`", where):
+        if "/" in name or name.endswith(".py"):
+            assert (ROOT / name).exists() or name in {path.name for path in modules}, name
+        else:
+            assert re.search(rf"(?m)(def |class |^){name.rpartition('.')[2]}\b", code), name
+
+
+@every_lesson
+@pytest.mark.parametrize("word", OTHER_WORDS)
+def test_one_thing_has_one_word(lesson: str, word: str):
+    if lesson not in OTHER_WORDS[word]:
+        assert re.findall(word, prose(lesson), re.I) == []
+
+
+@pytest.mark.parametrize("word", EXPLAINED)
+def test_a_word_is_explained_before_it_is_used(word: str):
+    assert f"*{word}*" in prose(EXPLAINED[word])
+    for lesson in CELLS:
+        if lesson < EXPLAINED[word]:
+            assert not re.search(rf"\b{word}", prose(lesson), re.I), lesson
+
+
+def test_where_to_go_on_is_the_table_of_the_readme():
+    row = r"(?m)^\| \[[^]]+\]\((?:notebooks/)?(\w+)\.ipynb\) \| (.+?) \|(?: .+? \|)?? (\d+) \|"
+    told = re.findall(row, "\n".join(sources("00_start_here", "markdown")))
+    assert told == re.findall(row, (ROOT / "README.md").read_text(encoding="utf-8"))[1:]
+    assert [name for name, _, _ in told] == list(CELLS)[1:]
+    for name, _, minutes in told:
+        assert f" **Minutes:** {minutes}. " in joined(CELLS[name][0]["source"]), name
