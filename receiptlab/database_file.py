@@ -1,7 +1,7 @@
 """The database file itself: made only where nothing is, opened only if it is one. Standard library only.
 
 On POSIX systems, closing any handle on a file drops the locks that the process holds on it, SQLite's too
-(https://www.sqlite.org/howtocorrupt.html, section 2.2). So do not read or copy a fixture by other means in
+(https://www.sqlite.org/howtocorrupt.html, section 2.2). So do not read or copy a database file by other means in
 a process that has it open. Here only SQLite opens an existing file, and `receiptlab.wal`, which is asked
 only while this process doesn't have the file open.
 """
@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 
 from receiptlab import wal
-from receiptlab.errors import Damaged, Definite, Locked, NotAFixture
+from receiptlab.errors import Damaged, Definite, FileRefused, Locked
 
 APPLICATION_ID = 0x52434C42  # "RCLB"; guards against accidents, not against an editor of the file
 SCHEMA_VERSION = 1  # the low byte of user_version; above it is the stamp, see `receiptlab.wal`
@@ -31,24 +31,24 @@ _MAKING = "-making-"
 def new_file(path: Path) -> Path:
     """Make an empty file beside `path`, to become the file at `path` when it is whole; see `publish`.
 
-    Raises NotAFixture (exists, no-access) and touches nothing.
+    Raises FileRefused (exists, no-access) and touches nothing.
     """
     for there in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
         if os.path.lexists(there):
             what = "open it" if there == path else "move it away"
-            raise NotAFixture("exists", f"{there} is there already; {what} or take another name")
+            raise FileRefused("exists", f"{there} is there already; {what} or take another name")
     making = Path(f"{path}{_MAKING}{os.getpid()}-{threading.get_ident()}")
     remove(making)  # left behind by a process of this number that was killed
     try:
         os.close(os.open(making, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))
     except OSError as error:
         what = f"{path} cannot be made ({error.strerror}); take a folder that exists and is yours"
-        raise NotAFixture("no-access", what) from None
+        raise FileRefused("no-access", what) from None
     return making
 
 
 def publish(making: Path, path: Path) -> None:
-    """Give the whole file its name, never over something that is there. Raises NotAFixture (exists).
+    """Give the whole file its name, never over something that is there. Raises FileRefused (exists).
 
     A process that is killed before this leaves a file `…-making-…` that is in nobody's way; the next one
     to get here removes it. Where the file system has no hard links, `path` is for a moment an empty file.
@@ -62,7 +62,7 @@ def publish(making: Path, path: Path) -> None:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL))
             os.replace(making, path)
     except FileExistsError:
-        raise NotAFixture("exists", f"{path} is there already; open it or take another name") from None
+        raise FileRefused("exists", f"{path} is there already; open it or take another name") from None
     for leftover in _unfinished(path):
         with contextlib.suppress(OSError):
             leftover.unlink()
@@ -82,14 +82,14 @@ def _unfinished(path: Path) -> list[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a fixture that could not be finished, and what SQLite left beside it."""
+    """Remove a database file that could not be finished, and what SQLite left beside it."""
     for end in ("", *_BESIDE):
         with contextlib.suppress(OSError):
             os.unlink(f"{path}{end}")
 
 
 def check(path: Path, reading: bool = False) -> tuple[int, int]:
-    """Raises NotAFixture for all that is no fixture, and leaves it unchanged. Returns the file's device and
+    """Raises FileRefused for all that is no database file, and leaves it unchanged. Returns the file's device and
     number. With `reading` it need not be writable."""
     try:
         info = path.stat()
@@ -97,27 +97,27 @@ def check(path: Path, reading: bool = False) -> tuple[int, int]:
             info = _one_name(path, info)
     except OSError as error:
         reason = "missing" if isinstance(error, FileNotFoundError) else "no-access"
-        raise NotAFixture(
-            reason, f"{path}: {error.strerror}; make a fixture first, or correct the path"
+        raise FileRefused(
+            reason, f"{path}: {error.strerror}; make a database file first, or correct the path"
         ) from None
     if not path.is_file():
-        raise NotAFixture("not-a-file", f"{path} is no file; correct the path")
+        raise FileRefused("not-a-file", f"{path} is no file; correct the path")
     if not info.st_size:
-        raise NotAFixture("empty", f"{path} is empty; it may be another program's file in the making")
+        raise FileRefused("empty", f"{path} is empty; it may be another program's file in the making")
     if info.st_nlink > 1:
         what = (
             f"{path} has {info.st_nlink} names (hard links), and each name would get its own WAL; "
             "remove the others, or make a copy with SQLite's backup API and open that"
         )
-        raise NotAFixture("hard-link", what)
+        raise FileRefused("hard-link", what)
     if not _may(path, os.R_OK if reading else os.R_OK | os.W_OK):
-        raise NotAFixture("no-access", f"{path} may not be read and written; check its rights")
+        raise FileRefused("no-access", f"{path} may not be read and written; check its rights")
     application, version = _header(path, info.st_size)
     if application != APPLICATION_ID:
-        raise NotAFixture("application-id", f"{path} is a database of another application")
+        raise FileRefused("application-id", f"{path} is a database of another application")
     if version & 0xFF != SCHEMA_VERSION or version < 0:
         what = f"{path} has schema version {version & 0xFF}, this lab reads {SCHEMA_VERSION}; make it anew"
-        raise NotAFixture("schema-version", what)
+        raise FileRefused("schema-version", what)
     return info.st_dev, info.st_ino
 
 
@@ -134,19 +134,19 @@ def _may(path: Path, how: int) -> bool:
 
 
 def no_foreign_wal(path: Path) -> None:
-    """Raises NotAFixture (foreign-wal) where a -wal or -journal beside the file belongs to another file.
+    """Raises FileRefused (foreign-wal) where a -wal or -journal beside the file belongs to another file.
     No connection of this process may have the file open."""
     try:
         found = wal.foreign(path)
     except OSError as error:
-        raise NotAFixture("no-access", f"{path}: its WAL can't be read ({error.strerror})") from None
+        raise FileRefused("no-access", f"{path}: its WAL can't be read ({error.strerror})") from None
     if found:
         what = (
             f"{found} was left by another file, or by another state of {path.name}; applied to this one it "
             f"would damage it. Nothing was changed. To go on with {path.name} as it is, move {found.name} "
             "away (keep it: it holds the last calls of the file that it belongs to), then open again"
         )
-        raise NotAFixture("foreign-wal", what)
+        raise FileRefused("foreign-wal", what)
 
 
 def _header(path: Path, size: int) -> tuple[int, int]:
@@ -162,16 +162,16 @@ def _header(path: Path, size: int) -> tuple[int, int]:
         except (sqlite3.Error, UnicodeError) as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_CANTOPEN:
                 what = f"{path} cannot be opened ({error}); this process may have too many open files"
-                raise NotAFixture("no-access", what) from None
-    raise NotAFixture("not-sqlite", f"{path} is no SQLite database")
+                raise FileRefused("no-access", what) from None
+    raise FileRefused("not-sqlite", f"{path} is no SQLite database")
 
 
 def connect(path: Path, timeout_ms: int, reading: bool = False) -> sqlite3.Connection:
     """A connection with every setting said. With `reading` it can't write where file or folder can't be
-    written. Raises NotAFixture, Damaged or Locked."""
+    written. Raises FileRefused, Damaged or Locked."""
     if sqlite3.sqlite_version_info < SQLITE_NEEDED:
         needed = ".".join(map(str, SQLITE_NEEDED))
-        raise NotAFixture("sqlite-too-old", f"SQLite {needed} is needed, this is {sqlite3.sqlite_version}")
+        raise FileRefused("sqlite-too-old", f"SQLite {needed} is needed, this is {sqlite3.sqlite_version}")
     if reading and not (_may(path, os.W_OK) and _may(Path(os.path.realpath(path)).parent, os.W_OK)):
         return _connect_reading(path, timeout_ms)
     db = None
@@ -189,7 +189,7 @@ def connect(path: Path, timeout_ms: int, reading: bool = False) -> sqlite3.Conne
         raise _cannot_open(path, error, timeout_ms) from error
     if mode != "wal":
         db.close()
-        raise NotAFixture("no-wal", f"the folder of {path} cannot hold a WAL (mode {mode}); use a local disk")
+        raise FileRefused("no-wal", f"the folder of {path} cannot hold a WAL (mode {mode}); use a local disk")
     return db
 
 
@@ -212,7 +212,7 @@ def _connect_reading(path: Path, timeout_ms: int) -> sqlite3.Connection:
                 "make the -shm file that it needs for them. Copy the file and its -wal, both, into a folder "
                 "of your own while no service runs, and open the copy"
             )
-            raise NotAFixture("no-access", what) from error
+            raise FileRefused("no-access", what) from error
         raise _cannot_open(path, error, timeout_ms) from error
     return db
 
@@ -224,6 +224,6 @@ def _cannot_open(path: Path, error: Exception, timeout_ms: int) -> Definite:
         return Locked(name, f"another program held {path} locked for {timeout_ms} ms; end it and open again")
     if code in DAMAGED or isinstance(error, UnicodeError):
         return Damaged(f"{path} is damaged ({name}: {error}); stop, and restore a backup")
-    return NotAFixture(
+    return FileRefused(
         "no-access", f"{path} cannot be opened for writing ({name}: {error}); check its folder"
     )

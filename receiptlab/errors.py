@@ -66,8 +66,8 @@ class Locked(NotWritten):
     """Another connection held the write lock for longer than the timeout. Nothing was written."""
 
 
-class NotAFixture(Definite):
-    """The file is not a fixture of this lab, or cannot be made one. The file is unchanged.
+class FileRefused(Definite):
+    """The file is not a database file of this lab, or cannot be made one. The file is unchanged.
 
     `reason` is one of: exists, missing, not-a-file, no-access, empty, not-sqlite, application-id,
     schema-version, tables, no-wal, sqlite-too-old.

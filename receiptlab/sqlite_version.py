@@ -6,7 +6,7 @@ import platform
 import sqlite3
 
 RELEVANT = ("THREADSAFE", "DEFAULT_SYNCHRONOUS", "DEFAULT_WAL_SYNCHRONOUS", "SECURE_DELETE", "OMIT_WAL")
-"""Compile options that change what a fixture does. https://www.sqlite.org/compile.html"""
+"""Compile options that change what a database file does. https://www.sqlite.org/compile.html"""
 
 _FIXED_EARLIER = ((3, 44, 6), (3, 50, 7))
 

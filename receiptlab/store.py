@@ -17,12 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from receiptlab import database_file as fixture
-from receiptlab import process, wal
-from receiptlab.errors import Damaged, Definite, Indefinite, Locked, NotAFixture, NotWritten
+from receiptlab import database_file, process, wal
+from receiptlab.errors import Damaged, Definite, FileRefused, Indefinite, Locked, NotWritten
 
 TIMEOUT_MS = 5_000
-POINTS = ("before_commit", "after_commit")
+FAILPOINTS = ("before_commit", "after_commit")
 _READING = ("SELECT", "PRAGMA", "EXPLAIN")
 
 
@@ -67,7 +66,7 @@ class Transaction:
         try:
             if store.own.total_changes != self.changes:
                 store._stamp()
-            store.reach("before_commit")
+            store.failpoint("before_commit")
             committing = True
             store.db.execute("COMMIT")
         except BaseException as error:
@@ -76,7 +75,7 @@ class Transaction:
             if isinstance(error, sqlite3.Error):
                 raise store._translated(error, committing) from error
             raise
-        store.reach("after_commit")
+        store.failpoint("after_commit")
 
     def _settle(self, frame: FrameType | None) -> None:
         """A transaction is open already. If the `with` that began it still runs, this one is nested and
@@ -90,7 +89,7 @@ class Transaction:
 
 
 class Store:
-    """A connection to one fixture file. Make it with `create`, `open` or `temporary`.
+    """A connection to one database file file. Make it with `create`, `open` or `temporary`.
 
     It belongs to the process that opened it: in a forked child every call but `close`, which does nothing
     there, raises NotWritten (other-process). While it is open, do not open, copy or read the file by other
@@ -106,53 +105,53 @@ class Store:
         self._wal: int | None = None
         self._salts: bytes | None = None
         self._close_wal: Callable[[], object] = bool
-        self.reach: Callable[[str], None] = _pass
+        self.failpoint: Callable[[str], None] = _pass
         """Called with the name of each point that a call comes to; a hazard puts itself here."""
         self._transaction = Transaction(self)
         self._remove_folder: Callable[[], object] = bool
 
     @classmethod
     def create(cls, path: str | os.PathLike, schema: tuple[str, ...], timeout_ms: int = TIMEOUT_MS) -> Store:
-        """Make a new fixture with the tables of `schema` and open it.
+        """Make a new database file with the tables of `schema` and open it.
 
-        Raises NotAFixture (exists) when the path or a leftover of SQLite beside it is there;
+        Raises FileRefused (exists) when the path or a leftover of SQLite beside it is there;
         whatever is there stays byte for byte as it was. Raises NotWritten when the schema is wrong
         or the disk is full; then nothing is left behind. The file gets its name when it is whole.
         """
         path = Path(path).absolute()
-        making = fixture.new_file(path)
+        making = database_file.new_file(path)
         published = False
         try:
             cls._made(making, schema, timeout_ms).close()
-            fixture.publish(making, path)
+            database_file.publish(making, path)
             published = True
             return cls.open(path, timeout_ms)
         except BaseException as error:
-            fixture.remove(path if published else making)
+            database_file.remove(path if published else making)
             if isinstance(error, Indefinite):  # a COMMIT that failed; the file that it went into is gone
                 raise NotWritten(error.reason, f"{path.name} could not be made and was removed") from error
             raise
 
     @classmethod
     def open(cls, path: str | os.PathLike, timeout_ms: int = TIMEOUT_MS, reading: bool = False) -> Store:
-        """Open a fixture that `create` made.
+        """Open a database file that `create` made.
 
         With `reading`, a file or folder without write permission will do; then `write` is refused.
-        Raises NotAFixture for anything else, with the reason, and leaves the file unchanged: it is
+        Raises FileRefused for anything else, with the reason, and leaves the file unchanged: it is
         looked at without a lock before it is opened. Raises Damaged, and Locked when another program
         keeps the whole file for itself.
         """
         path = Path(path).absolute()
         store = cls(path, None, timeout_ms)
-        process.enter(store, fixture.check(path, reading), lambda: fixture.no_foreign_wal(path))
+        process.enter(store, database_file.check(path, reading), lambda: database_file.no_foreign_wal(path))
         return store._connect(reading)
 
     @classmethod
     def temporary(cls, schema: tuple[str, ...], timeout_ms: int = TIMEOUT_MS) -> Store:
-        """A new fixture in a temporary folder of its own, which `close` removes."""
+        """A new database file in a temporary folder of its own, which `close` removes."""
         folder = tempfile.mkdtemp(prefix="receiptlab-")
         try:
-            path = Path(folder) / "fixture.db"
+            path = Path(folder) / "receipts.db"
             path.touch()
             store = cls._made(path, schema, timeout_ms)
         except BaseException:
@@ -163,7 +162,7 @@ class Store:
 
     @classmethod
     def _made(cls, path: Path, schema: tuple[str, ...], timeout_ms: int) -> Store:
-        """A fixture in the empty file at `path`, with its tables in the file itself and not only in a WAL."""
+        """A database file in the empty file at `path`, with its tables in the file itself and not only in a WAL."""
         store, info = cls(path, None, timeout_ms), path.stat()
         process.enter(store, (info.st_dev, info.st_ino), bool)
         store._connect()
@@ -176,7 +175,7 @@ class Store:
 
     def _connect(self, reading: bool = False) -> Store:
         try:
-            self.db = self.own = fixture.connect(self.path, self.timeout_ms, reading)
+            self.db = self.own = database_file.connect(self.path, self.timeout_ms, reading)
         except BaseException:
             process.leave(self)
             raise
@@ -209,12 +208,12 @@ class Store:
             raise self._translated(error) from error
 
     def require(self, schema: tuple[str, ...]) -> None:
-        """Raises NotAFixture (tables) unless the file has the tables of `schema`, to the letter."""
+        """Raises FileRefused (tables) unless the file has the tables of `schema`, to the letter."""
         there = {sql for (sql,) in self.read("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")}
         for statement in schema:
             if statement.startswith("CREATE") and statement not in there:
                 name = statement.split("(")[0].split()[-1]
-                raise NotAFixture(
+                raise FileRefused(
                     "tables",
                     f"{self.path.name} was made for another contract or by another version of the lab: "
                     f"table {name} is not as it should be; make it anew",
@@ -240,7 +239,7 @@ class Store:
         return not busy
 
     def close(self) -> None:
-        """Close the connection; a temporary fixture is removed with it. Closing twice is harmless. In a
+        """Close the connection; a temporary database file is removed with it. Closing twice is harmless. In a
         forked child nothing happens: the file and its folder are the parent's."""
         if os.getpid() == self._process:
             self._close_wal()
@@ -269,7 +268,7 @@ class Store:
         if salts != self._salts:
             version = self.own.execute("PRAGMA user_version").fetchone()[0]
             stamp = ((version >> 8) + 1) % wal.STAMPS
-            self.own.execute(f"PRAGMA user_version = {stamp << 8 | fixture.SCHEMA_VERSION}")
+            self.own.execute(f"PRAGMA user_version = {stamp << 8 | database_file.SCHEMA_VERSION}")
             self._salts = salts
 
     def _roll_back(self) -> None:
@@ -296,7 +295,7 @@ class Store:
         if name == "unknown":  # Python has no name for this code, and here the word means something else
             name = f"SQLITE_{code}"
         primary = code & 0xFF if code is not None else None
-        if primary in fixture.BUSY:
+        if primary in database_file.BUSY:
             return Locked(
                 name,
                 f"another connection held {self.path.name} locked for {self.timeout_ms} ms; "
@@ -304,7 +303,7 @@ class Store:
             )
         if "closed database" in str(error):
             return NotWritten("closed", "this store was closed; nothing was written; open it again")
-        if primary in fixture.DAMAGED:
+        if primary in database_file.DAMAGED:
             what = f"{self.path.name} is damaged ({name}: {error}); stop, and restore a backup"
             return Indefinite("damaged", f"COMMIT failed: {what}") if committing else Damaged(what)
         if committing and primary not in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_FULL):
@@ -315,9 +314,9 @@ class Store:
         with self.write() as db:
             for statement in schema:
                 db.execute(statement)
-            db.execute(f"PRAGMA application_id = {fixture.APPLICATION_ID}")
+            db.execute(f"PRAGMA application_id = {database_file.APPLICATION_ID}")
             stamp = wal.first_stamp(self.path)
-            db.execute(f"PRAGMA user_version = {stamp << 8 | fixture.SCHEMA_VERSION}")
+            db.execute(f"PRAGMA user_version = {stamp << 8 | database_file.SCHEMA_VERSION}")
         # `open` reads the header from the file itself, so it must not wait in the WAL.
         self.read("PRAGMA wal_checkpoint(TRUNCATE)")
 

@@ -32,7 +32,7 @@ RESULT = WORK | {
 
 @pytest.fixture
 def store(tmp_path):
-    with Store.create(tmp_path / "fixture.db", SCHEMA, timeout_ms=200) as store:
+    with Store.create(tmp_path / "receipts.db", SCHEMA, timeout_ms=200) as store:
         yield store
 
 

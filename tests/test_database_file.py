@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from receiptlab.contracts.owner import SCHEMA, Owner
-from receiptlab.errors import NotAFixture, NotWritten
+from receiptlab.errors import FileRefused, NotWritten
 from receiptlab.store import Store
 
 ROW = "INSERT INTO outbox (topic, subject, staged_at) VALUES ('t', ?, 1)"
@@ -40,7 +40,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_is_definite_and_everything_acknowledged_is_there(small_disk):
     """Each row either was acknowledged and is there, or failed and is not, in this process and in the next."""
-    path, kept, failed = small_disk / "fixture.db", 0, 0
+    path, kept, failed = small_disk / "receipts.db", 0, 0
     with Store.create(path, TABLE) as store:
         for _ in range(400):
             try:
@@ -56,7 +56,7 @@ def test_a_full_disk_is_definite_and_everything_acknowledged_is_there(small_disk
         copy.mkdir()
         for each in small_disk.iterdir():  # as a crash would leave it now
             shutil.copy(each, copy)
-    for again in (path, copy / "fixture.db"):
+    for again in (path, copy / "receipts.db"):
         with Store.open(again) as store:
             assert store.read("SELECT count(*) FROM t") == [(kept,)]
             assert store.read("PRAGMA integrity_check") == [("ok",)]
@@ -65,12 +65,12 @@ def test_a_full_disk_is_definite_and_everything_acknowledged_is_there(small_disk
 def test_making_a_file_on_a_full_disk_leaves_nothing(small_disk):
     (small_disk / "filler").write_bytes(bytes(1_000_000))
     with pytest.raises(NotWritten):
-        Store.create(small_disk / "fixture.db", SCHEMA)
+        Store.create(small_disk / "receipts.db", SCHEMA)
     assert [each.name for each in small_disk.iterdir()] == ["filler"]
 
 
 def test_packing_on_a_full_disk_fails_and_says_so(small_disk):
-    path = small_disk / "fixture.db"
+    path = small_disk / "receipts.db"
     with Store.create(path, TABLE) as store:
         with store.write() as db:
             db.executemany("INSERT INTO t VALUES (?)", [("x" * 3_000,)] * 50)
@@ -84,16 +84,16 @@ def test_packing_on_a_full_disk_fails_and_says_so(small_disk):
 
 def test_a_second_name_of_the_file_is_refused(tmp_path):
     """Each name would get a WAL of its own: 151 rows were acknowledged, and 100 kept."""
-    path, second = tmp_path / "fixture.db", tmp_path / "second.db"
+    path, second = tmp_path / "receipts.db", tmp_path / "second.db"
     Store.create(path, SCHEMA).close()
     os.link(path, second)
     for name in (path, second):
-        with pytest.raises(NotAFixture, match="hard link") as refused:
+        with pytest.raises(FileRefused, match="hard link") as refused:
             Store.open(name)
         assert refused.value.reason == "hard-link"
-        with pytest.raises(NotAFixture, match="exists"):
+        with pytest.raises(FileRefused, match="exists"):
             Store.create(name, SCHEMA)
-    assert {each.name for each in tmp_path.iterdir()} == {"fixture.db", "second.db"}
+    assert {each.name for each in tmp_path.iterdir()} == {"receipts.db", "second.db"}
     second.unlink()
     with Store.open(path) as store:
         assert Owner(store).counted() == (0, 0, 0)
@@ -101,7 +101,7 @@ def test_a_second_name_of_the_file_is_refused(tmp_path):
 
 def test_a_symbolic_link_is_the_same_file(tmp_path):
     """SQLite keeps the WAL beside the file that the link leads to."""
-    path, second = tmp_path / "fixture.db", tmp_path / "second.db"
+    path, second = tmp_path / "receipts.db", tmp_path / "second.db"
     second.symlink_to(path)
     with Store.create(path, TABLE) as one, Store.open(second) as two:
         for store in (one, two):
@@ -138,31 +138,31 @@ for number in range({rows}):
 
 def test_a_read_only_medium_can_be_read(tmp_path):
     (tmp_path / "medium").mkdir()
-    path = tmp_path / "medium" / "fixture.db"
+    path = tmp_path / "medium" / "receipts.db"
     filled(path)
     with mounted(tmp_path / "medium", "--bind", tmp_path / "medium"):
         subprocess.run(["mount", "-o", "remount,bind,ro", tmp_path / "medium"], check=True, timeout=60)
-        with pytest.raises(NotAFixture, match="no-access"):
+        with pytest.raises(FileRefused, match="no-access"):
             Store.open(path)
         assert read(path) == 3
-        assert [each.name for each in path.parent.iterdir()] == ["fixture.db"]
+        assert [each.name for each in path.parent.iterdir()] == ["receipts.db"]
 
 
 @pytest.mark.parametrize("shm", [True, False])
 def test_a_wal_on_a_read_only_medium_is_read_or_refused_and_never_passed_over(tmp_path, shm):
     """Without the -shm SQLite can't read the WAL there. The file by itself would have forgotten the rows."""
     (tmp_path / "medium").mkdir()
-    path = tmp_path / "medium" / "fixture.db"
+    path = tmp_path / "medium" / "receipts.db"
     filled(path, left=True)
     if not shm:
-        path.with_name("fixture.db-shm").unlink()
+        path.with_name("receipts.db-shm").unlink()
     before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
     with mounted(tmp_path / "medium", "--bind", tmp_path / "medium"):
         subprocess.run(["mount", "-o", "remount,bind,ro", tmp_path / "medium"], check=True, timeout=60)
         if shm:
             assert read(path) == 3
         else:
-            with pytest.raises(NotAFixture, match="Copy the file and its -wal") as refused:
+            with pytest.raises(FileRefused, match="Copy the file and its -wal") as refused:
                 Store.open(path, reading=True)
             assert refused.value.reason == "no-access"
         assert {each.name: each.read_bytes() for each in path.parent.iterdir()} == before
@@ -171,32 +171,32 @@ def test_a_wal_on_a_read_only_medium_is_read_or_refused_and_never_passed_over(tm
 
 @pytest.mark.parametrize("what", ["file", "folder", "both"])
 def test_without_write_permission_it_can_be_read(plain_user, what):
-    path = plain_user / "fixture.db"
+    path = plain_user / "receipts.db"
     with Store.create(path, SCHEMA) as store, store.write() as db:
         db.execute(ROW, ("1",))
     if what != "folder":
         path.chmod(0o444)
     if what != "file":
         plain_user.chmod(0o555)
-    with pytest.raises(NotAFixture, match="no-access"):
+    with pytest.raises(FileRefused, match="no-access"):
         Store.open(path)
     assert read(path) == 1
-    assert [each.name for each in plain_user.iterdir()] == ["fixture.db"]
+    assert [each.name for each in plain_user.iterdir()] == ["receipts.db"]
     plain_user.chmod(0o755)
 
 
 def test_what_may_not_be_read_is_refused_for_reading_too(plain_user):
-    path = plain_user / "fixture.db"
+    path = plain_user / "receipts.db"
     Store.create(path, SCHEMA).close()
     path.chmod(0o000)
-    with pytest.raises(NotAFixture, match="no-access"):
+    with pytest.raises(FileRefused, match="no-access"):
         Store.open(path, reading=True)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_file_that_a_service_writes_is_read_as_it_is_now(plain_user):
     """The service may write, this user may not: SQLite reads the WAL through the -shm that is there."""
-    path, (go, tell), (wait, done) = plain_user / "fixture.db", os.pipe(), os.pipe()
+    path, (go, tell), (wait, done) = plain_user / "receipts.db", os.pipe(), os.pipe()
     service = os.fork()
     if not service:
         with Store.create(path, SCHEMA) as store:
@@ -221,7 +221,7 @@ def test_a_file_that_a_service_writes_is_read_as_it_is_now(plain_user):
 
 
 def test_where_everything_may_be_written_reading_opens_as_usual(tmp_path):
-    path = tmp_path / "fixture.db"
+    path = tmp_path / "receipts.db"
     Store.create(path, TABLE).close()
     with Store.open(path, reading=True) as store, store.write() as db:
         db.execute("INSERT INTO t VALUES ('a')")
@@ -229,7 +229,7 @@ def test_where_everything_may_be_written_reading_opens_as_usual(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from receiptlab import database_file as fixture
+from receiptlab import database_file
 from receiptlab.contracts.owner import SCHEMA
 from receiptlab.store import Store
 at = int(sys.argv[2])
@@ -248,7 +248,7 @@ Store.create(sys.argv[1], SCHEMA).close()
 def test_a_file_whose_making_was_killed_can_be_made_again(tmp_path):
     """Killed at many lines, each time on the same path. Either there is nothing there, and the next process
     makes it; or the whole file is there, and opens."""
-    path, made, killed = tmp_path / "fixture.db", 0, 0
+    path, made, killed = tmp_path / "receipts.db", 0, 0
     for at in range(4, 400, 6):
         done = subprocess.run([sys.executable, "-c", KILLED, path, str(at)], timeout=60, check=False)
         killed += done.returncode != 0
@@ -263,11 +263,11 @@ def test_a_file_whose_making_was_killed_can_be_made_again(tmp_path):
     assert killed > 10 and made > 1
     assert len(list(tmp_path.iterdir())) <= 3 * killed
     Store.create(path, SCHEMA).close()
-    assert [each.name for each in tmp_path.iterdir()] == ["fixture.db"]
+    assert [each.name for each in tmp_path.iterdir()] == ["receipts.db"]
 
 
 def test_of_two_that_make_one_file_the_second_is_refused_and_leaves_nothing(tmp_path, monkeypatch):
-    path, made = tmp_path / "fixture.db", Store._made.__func__
+    path, made = tmp_path / "receipts.db", Store._made.__func__
 
     def slow(cls, making, schema, timeout_ms):
         monkeypatch.setattr(Store, "_made", classmethod(made))
@@ -276,11 +276,11 @@ def test_of_two_that_make_one_file_the_second_is_refused_and_leaves_nothing(tmp_
         return made(cls, making, schema, timeout_ms)
 
     monkeypatch.setattr(Store, "_made", classmethod(slow))
-    with pytest.raises(NotAFixture, match="exists"):
+    with pytest.raises(FileRefused, match="exists"):
         Store.create(path, SCHEMA)
     with Store.open(path) as store:
         store.require(TABLE)
-    assert [each.name for each in tmp_path.iterdir()] == ["fixture.db"]
+    assert [each.name for each in tmp_path.iterdir()] == ["receipts.db"]
 
 
 def test_where_there_are_no_hard_links_nothing_is_overwritten_either(tmp_path, monkeypatch):
@@ -288,19 +288,19 @@ def test_where_there_are_no_hard_links_nothing_is_overwritten_either(tmp_path, m
         raise OSError("not supported")
 
     monkeypatch.setattr(os, "link", no_links)
-    path = tmp_path / "fixture.db"
+    path = tmp_path / "receipts.db"
     Store.create(path, SCHEMA).close()
     Store.open(path).close()
     before = path.read_bytes()
-    with pytest.raises(NotAFixture, match="exists"):
+    with pytest.raises(FileRefused, match="exists"):
         Store.create(path, SCHEMA)
     assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["fixture.db"]
+    assert [each.name for each in tmp_path.iterdir()] == ["receipts.db"]
 
 
 def test_a_file_of_somebody_elses_with_a_name_like_ours_stays(tmp_path):
-    for name in ("fixture.db-making-cake", "fixture.db-making-1-2.txt", "other.db-making-1-2"):
+    for name in ("receipts.db-making-cake", "receipts.db-making-1-2.txt", "other.db-making-1-2"):
         Path(tmp_path / name).touch()
-    Path(tmp_path / "fixture.db-making-1-2-wal").touch()
-    Store.create(tmp_path / "fixture.db", SCHEMA).close()
+    Path(tmp_path / "receipts.db-making-1-2-wal").touch()
+    Store.create(tmp_path / "receipts.db", SCHEMA).close()
     assert len(list(tmp_path.iterdir())) == 4

@@ -110,7 +110,7 @@ def test_a_transaction_open_at_the_fork_stays_the_parents(store, ends):
 
 
 def test_a_file_closed_before_the_fork_can_be_opened_in_the_child(tmp_path):
-    path = tmp_path / "fixture.db"
+    path = tmp_path / "receipts.db"
     Store.create(path, SCHEMA).close()
 
     def child():
@@ -127,7 +127,7 @@ def test_another_file_can_be_opened_in_the_child(store, tmp_path):
 
 
 def test_the_grandchild_is_refused_too_and_so_is_a_child_that_let_its_store_go(tmp_path):
-    store = Store.create(tmp_path / "fixture.db", SCHEMA)
+    store = Store.create(tmp_path / "receipts.db", SCHEMA)
 
     def child():
         nonlocal store
@@ -169,19 +169,19 @@ print(store.path.exists())
 @pytest.mark.parametrize("where", ["temporary", "own"])
 def test_a_child_that_ends_takes_nothing_from_its_parent(tmp_path, end, where):
     schema = "('CREATE TABLE t (a INTEGER NOT NULL) STRICT',)"
-    how = f"temporary({schema})" if where == "temporary" else f"create('fixture.db', {schema})"
+    how = f"temporary({schema})" if where == "temporary" else f"create('receipts.db', {schema})"
     done = subprocess.run(
         [sys.executable, "-c", LEAVES.format(how=how, end=end)],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    files = ["fixture.db", "fixture.db-shm", "fixture.db-wal"]
+    files = ["receipts.db", "receipts.db-shm", "receipts.db-wal"]
     assert done.stdout.splitlines() == [f"True {files}", "[(2,)]", str(where == "own")]
 
 
 OUTLIVES = """
 import os, signal, subprocess, sys, time
 from receiptlab.store import Store
-store = Store.create("fixture.db", ("CREATE TABLE t (a INTEGER NOT NULL) STRICT",))
+store = Store.create("receipts.db", ("CREATE TABLE t (a INTEGER NOT NULL) STRICT",))
 with store.write() as db:
     db.execute("INSERT INTO t VALUES (1)")
 go, parent_gone = os.pipe()
@@ -193,7 +193,7 @@ os.read(go, 1)  # the parent is gone
 code = '''
 import os
 from receiptlab.store import Store
-store = Store.open("fixture.db")
+store = Store.open("receipts.db")
 with store.write() as db:
     db.execute("INSERT INTO t VALUES (2)")
 os._exit(0)
@@ -210,7 +210,7 @@ def test_a_child_that_outlives_its_parent_takes_no_wal_from_others(tmp_path):
     done = subprocess.Popen([sys.executable, "-c", OUTLIVES], cwd=tmp_path, stdout=subprocess.PIPE)
     done.communicate(timeout=60)  # the pipe is closed when the child has ended too
     assert (tmp_path / "ready").exists()
-    with Store.open(tmp_path / "fixture.db") as store:
+    with Store.open(tmp_path / "receipts.db") as store:
         assert store.read("SELECT count(*) FROM t") == [(2,)]
 
 

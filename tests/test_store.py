@@ -11,7 +11,7 @@ import pytest
 from receiptlab.contracts.owner import SCHEMA, Owner
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.database_file import APPLICATION_ID, SCHEMA_VERSION
-from receiptlab.errors import Damaged, Definite, Indefinite, Locked, NotAFixture, NotWritten, Refused
+from receiptlab.errors import Damaged, Definite, FileRefused, Indefinite, Locked, NotWritten, Refused
 from receiptlab.scenarios.naive import Naive
 from receiptlab.store import Store
 
@@ -38,35 +38,37 @@ def database(path, application_id=0, version=0):
     db.close()
 
 
-@pytest.mark.parametrize("there", ["fixture.db", "fixture.db-wal", "fixture.db-shm", "fixture.db-journal"])
+@pytest.mark.parametrize(
+    "there", ["receipts.db", "receipts.db-wal", "receipts.db-shm", "receipts.db-journal"]
+)
 def test_create_never_touches_what_is_there(tmp_path, there):
     (tmp_path / there).write_bytes(b"somebody's own")
     before = contents(tmp_path)
-    with pytest.raises(NotAFixture, match="exists") as refused:
-        Store.create(tmp_path / "fixture.db", SCHEMA)
+    with pytest.raises(FileRefused, match="exists") as refused:
+        Store.create(tmp_path / "receipts.db", SCHEMA)
     assert refused.value.reason == "exists"
     assert contents(tmp_path) == before
 
 
 def test_create_does_not_follow_a_link_that_leads_nowhere(tmp_path):
-    (tmp_path / "fixture.db").symlink_to(tmp_path / "elsewhere.db")
-    with pytest.raises(NotAFixture, match="exists"):
-        Store.create(tmp_path / "fixture.db", SCHEMA)
+    (tmp_path / "receipts.db").symlink_to(tmp_path / "elsewhere.db")
+    with pytest.raises(FileRefused, match="exists"):
+        Store.create(tmp_path / "receipts.db", SCHEMA)
     assert not (tmp_path / "elsewhere.db").exists()
 
 
 def test_create_leaves_nothing_behind_when_it_fails(tmp_path):
     with pytest.raises(NotWritten):
-        Store.create(tmp_path / "fixture.db", ("CREATE TABLE broken (",))
+        Store.create(tmp_path / "receipts.db", ("CREATE TABLE broken (",))
     assert contents(tmp_path) == {}
 
 
 def test_create_in_a_missing_or_read_only_folder_is_refused(plain_user):
-    with pytest.raises(NotAFixture, match="no-access"):
-        Store.create(plain_user / "missing" / "fixture.db", SCHEMA)
+    with pytest.raises(FileRefused, match="no-access"):
+        Store.create(plain_user / "missing" / "receipts.db", SCHEMA)
     plain_user.chmod(0o555)
-    with pytest.raises(NotAFixture, match="no-access"):
-        Store.create(plain_user / "fixture.db", SCHEMA)
+    with pytest.raises(FileRefused, match="no-access"):
+        Store.create(plain_user / "receipts.db", SCHEMA)
     plain_user.chmod(0o755)
 
 
@@ -88,7 +90,7 @@ def test_open_refuses_what_is_no_fixture(tmp_path):
     }
     before = contents(tmp_path)
     for name, reason in reasons.items():
-        with pytest.raises(NotAFixture) as refused:
+        with pytest.raises(FileRefused) as refused:
             Store.open(tmp_path / name)
         assert refused.value.reason == reason
         assert name in str(refused.value)
@@ -96,23 +98,23 @@ def test_open_refuses_what_is_no_fixture(tmp_path):
 
 
 def test_open_refuses_a_file_that_may_not_be_read_or_written(plain_user):
-    Store.create(plain_user / "fixture.db", SCHEMA).close()
+    Store.create(plain_user / "receipts.db", SCHEMA).close()
     for mode in (0o000, 0o444):
-        (plain_user / "fixture.db").chmod(mode)
-        with pytest.raises(NotAFixture, match="no-access"):
-            Store.open(plain_user / "fixture.db")
+        (plain_user / "receipts.db").chmod(mode)
+        with pytest.raises(FileRefused, match="no-access"):
+            Store.open(plain_user / "receipts.db")
 
 
 def test_open_refuses_a_fixture_in_a_read_only_folder(plain_user):
-    Store.create(plain_user / "fixture.db", SCHEMA).close()
+    Store.create(plain_user / "receipts.db", SCHEMA).close()
     plain_user.chmod(0o555)
-    with pytest.raises(NotAFixture, match="no-access"):
-        Store.open(plain_user / "fixture.db")
+    with pytest.raises(FileRefused, match="no-access"):
+        Store.open(plain_user / "receipts.db")
     plain_user.chmod(0o755)
 
 
 def test_a_damaged_fixture_is_no_traceback_of_sqlite(tmp_path):
-    path = tmp_path / "fixture.db"
+    path = tmp_path / "receipts.db"
     Store.create(path, SCHEMA).close()
     path.write_bytes(path.read_bytes()[:100] + b"\xff" * 4000)
     with pytest.raises(Definite), Store.open(path) as store:
@@ -122,7 +124,7 @@ def test_a_damaged_fixture_is_no_traceback_of_sqlite(tmp_path):
 @pytest.fixture
 def damaged(tmp_path):
     """A store that opens, with a destroyed page in the middle of its table."""
-    path = tmp_path / "fixture.db"
+    path = tmp_path / "receipts.db"
     with Store.create(path, ("CREATE TABLE t (a TEXT NOT NULL) STRICT",)) as store, store.write() as db:
         db.executemany("INSERT INTO t VALUES (?)", [("x" * 100,)] * 2_000)
     content = bytearray(path.read_bytes())
@@ -173,21 +175,21 @@ def test_a_path_with_signs_that_mean_something_in_an_address(tmp_path):
 
 
 def test_the_header_is_in_the_file_when_create_returns(tmp_path):
-    with Store.create(tmp_path / "fixture.db", SCHEMA):
-        header = (tmp_path / "fixture.db").read_bytes()[:100]
+    with Store.create(tmp_path / "receipts.db", SCHEMA):
+        header = (tmp_path / "receipts.db").read_bytes()[:100]
     assert int.from_bytes(header[68:72], "big") == APPLICATION_ID
 
 
 @pytest.mark.parametrize("schema", [("CREATE TABLE t (a INTEGER NOT NULL) STRICT",), Naive.SCHEMA])
-def test_a_fixture_of_another_contract_is_refused(tmp_path, schema):
-    with Store.create(tmp_path / "other.db", schema) as store, pytest.raises(NotAFixture) as refused:
+def test_a_file_of_another_contract_is_refused(tmp_path, schema):
+    with Store.create(tmp_path / "other.db", schema) as store, pytest.raises(FileRefused) as refused:
         Owner(store)
     assert refused.value.reason == "tables"
 
 
-def test_a_fixture_whose_tables_were_changed_is_refused(owner):
+def test_a_file_whose_tables_were_changed_is_refused(owner):
     owner.store.db.execute("ALTER TABLE outbox ADD COLUMN extra TEXT NULL")
-    with pytest.raises(NotAFixture, match="table outbox is not as it should be"):
+    with pytest.raises(FileRefused, match="table outbox is not as it should be"):
         Owner(owner.store)
 
 
@@ -272,8 +274,8 @@ def test_a_locked_fixture_is_a_clear_error_and_nothing_is_lost(store):
     assert store.read("SELECT revision FROM work") == [(2,)]
 
 
-def test_a_fixture_that_another_program_holds_for_itself_cannot_be_opened(tmp_path):
-    path = tmp_path / "fixture.db"
+def test_a_file_that_another_program_holds_for_itself_cannot_be_opened(tmp_path):
+    path = tmp_path / "receipts.db"
     Store.create(path, SCHEMA).close()
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -349,7 +351,7 @@ def test_no_interrupt_makes_a_store_useless_or_leaves_half(owner):
             except KeyboardInterrupt:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             owner.set_authority("shop", "order-17", epoch=number, policy="policy-2", now=number)
-            work = owner.look("shop", "order-17")
+            work = owner.get("shop", "order-17")
             assert (work.epoch, work.policy, work.changed_at) == (number, "policy-2", number)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -366,9 +368,9 @@ def test_every_setting_is_said_and_not_left_to_the_build(tmp_path, monkeypatch):
 
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, factory=Telling, **kwargs))
-    Store.create(tmp_path / "fixture.db", SCHEMA).close()
+    Store.create(tmp_path / "receipts.db", SCHEMA).close()
     said.clear()
-    Store.open(str(tmp_path / "fixture.db")).close()
+    Store.open(str(tmp_path / "receipts.db")).close()
     header = ("writable_schema = ON",)  # for the look at the header, on a connection of its own
     settings = (
         *header,
@@ -382,30 +384,30 @@ def test_every_setting_is_said_and_not_left_to_the_build(tmp_path, monkeypatch):
 
 def test_an_old_sqlite_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
-    with pytest.raises(NotAFixture, match="sqlite-too-old"):
-        Store.create(tmp_path / "fixture.db", SCHEMA)
+    with pytest.raises(FileRefused, match="sqlite-too-old"):
+        Store.create(tmp_path / "receipts.db", SCHEMA)
     assert contents(tmp_path) == {}
 
 
 def test_reading_takes_no_writing_statement(owner):
     with pytest.raises(ValueError, match="use write"):
         owner.store.read("UPDATE work SET revision = 9 RETURNING revision")
-    assert owner.look("shop", "order-17").revision == 1
+    assert owner.get("shop", "order-17").revision == 1
 
 
 def test_a_store_keeps_its_file_when_the_folder_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with Store.create("fixture.db", SCHEMA) as store:
+    with Store.create("receipts.db", SCHEMA) as store:
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
         with store.again() as second:
-            assert second.path == tmp_path / "fixture.db"
+            assert second.path == tmp_path / "receipts.db"
             assert second.timeout_ms == store.timeout_ms
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_damaged_body_is_refused_or_read_and_never_anything_else(tmp_path, seed):
-    path, draw = tmp_path / "fixture.db", random.Random(seed)
+    path, draw = tmp_path / "receipts.db", random.Random(seed)
     Store.create(path, SCHEMA).close()
     body = bytearray(path.read_bytes())
     for _ in range(draw.choice((1, 20, 2_000))):

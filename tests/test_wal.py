@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from receiptlab import wal
-from receiptlab.errors import NotAFixture
+from receiptlab.errors import FileRefused
 from receiptlab.faults.disk import vfs as filesystem
 from receiptlab.faults.disk.log import Disk
 from receiptlab.store import Store
@@ -74,7 +74,7 @@ def refused(path, end="-wal"):
     before = contents(path.parent)
     try:
         Store.open(path).close()
-    except NotAFixture as error:
+    except FileRefused as error:
         assert error.reason == "foreign-wal" and f"{path.name}{end}" in str(error)
         assert contents(path.parent) == before
         return True
@@ -217,7 +217,7 @@ def test_a_wal_of_another_file_is_seen_through_a_link(path):
     shutil.copy(path.with_name("copy.db"), path)
     link = path.parent / "link.db"
     link.symlink_to(path)
-    with pytest.raises(NotAFixture, match="foreign-wal"):
+    with pytest.raises(FileRefused, match="foreign-wal"):
         Store.open(link)
 
 
@@ -254,17 +254,17 @@ def test_a_copy_of_vacuum_into_survives_a_crash_while_it_gets_into_wal_mode(path
         with store.write() as db:
             db.execute("INSERT INTO effect (what) VALUES ('a')")
         store.db.execute(f"VACUUM INTO '{tmp_path / 'copy.db'}'")
-    disk, taken = Disk({"fixture.db": (tmp_path / "copy.db").read_bytes()}), []
+    disk, taken = Disk({"receipts.db": (tmp_path / "copy.db").read_bytes()}), []
     disk.before = lambda kind: taken.append(disk.files())
     with contextlib.closing(filesystem.opened(disk, filesystem.Setting("wal", "full"))) as db:
         db.execute("INSERT INTO effect (what) VALUES ('b')")
     states = {tuple(sorted(files.items())): files for files in taken}
-    assert any(files.get("fixture.db-journal") for files in states.values())
+    assert any(files.get("receipts.db-journal") for files in states.values())
     for number, files in enumerate(states.values()):
         (tmp_path / f"{number}").mkdir()
         for name, content in files.items():
             (tmp_path / f"{number}" / name).write_bytes(content)
-        assert count(tmp_path / f"{number}" / "fixture.db") in (1, 2)
+        assert count(tmp_path / f"{number}" / "receipts.db") in (1, 2)
 
 
 def test_the_checksum_is_that_of_sqlite(path):
@@ -305,10 +305,10 @@ def test_a_store_raises_the_stamp_only_where_it_changes_rows(path):
 
 def test_a_stamp_that_was_rolled_back_is_raised_by_the_next_transaction(path):
     with Store.open(path) as store:
-        store.reach = _interrupt
+        store.failpoint = _interrupt
         with pytest.raises(KeyboardInterrupt), store.write() as db:
             db.execute("INSERT INTO effect (what) VALUES ('a')")
-        store.reach = lambda point: None
+        store.failpoint = lambda point: None
         before = store.read("PRAGMA user_version")
         with store.write() as db:
             db.execute("INSERT INTO effect (what) VALUES ('a')")

@@ -18,7 +18,7 @@ Calls = Sequence[tuple[str, Callable[[str], object]]]
 
 
 def bare(path: Path) -> sqlite3.Connection:
-    """A connection of bare sqlite3 with the settings of a fixture."""
+    """A connection of bare sqlite3 with the settings of a database file."""
     db = sqlite3.connect(path, isolation_level=None)
     for setting in ("synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
         db.execute(f"PRAGMA {setting}")

@@ -16,7 +16,7 @@ from receiptlab.contracts.base import Contract
 from receiptlab.contracts.intake.intake import Intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver
-from receiptlab.contracts.relay import Dispatch
+from receiptlab.contracts.relay import Relay
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.work.work import Work
 from receiptlab.outcomes import attempt
@@ -70,7 +70,7 @@ def _owner_calls(owner: Owner, name: str) -> Calls:
     yield "accept, first", accept
     yield "accept, replayed", accept
     yield "find", lambda: owner.find("shop", name, 1, "policy")
-    yield "look", lambda: owner.look("shop", name)
+    yield "get", lambda: owner.get("shop", name)
     yield "set_authority", lambda: owner.set_authority("shop", name, 1, "policy", 130)
     other = f"{name}-cancelled"
     yield "", lambda: owner.add("shop", other, 1, 1, "policy", 0)
@@ -163,7 +163,7 @@ def _work_calls(work: Work, name: str) -> Calls:
     yield "next, one", take
     yield "renew", lambda: work.renew(held[0].work, held[0].fence, 1_000, 110)
     yield "complete", lambda: work.complete(held[0].work, held[0].fence, "", 120)
-    yield "look", lambda: work.look(held[0].work)
+    yield "get", lambda: work.get(held[0].work)
     yield "history", lambda: work.history(held[0].work)
     yield "ahead", lambda: work.ahead(10_000, 120)
     yield "", lambda: deliver(f"{name} fails")
@@ -206,27 +206,27 @@ def _refused(call: Callable[..., object], *arguments: object) -> None:
     assert outcome.word == "refused", outcome
 
 
-def _dispatch_fill(dispatch: Dispatch, count: int) -> None:
-    for _, call in _dispatch_calls(dispatch, "a"):
+def _relay_fill(relay: Relay, count: int) -> None:
+    for _, call in _relay_calls(relay, "a"):
         call()
-    store = dispatch.store
+    store = relay.store
     copy_rows(store, "work", count, work="'b-' || n")
     copy_rows(store, "receipt", count, id="n + 1", key="'b-' || n", work="'b-' || n")
-    copy_rows(store, "outbox", count, id="n + 1", subject="n + 1")  # a trigger adds the row of `dispatch`
+    copy_rows(store, "outbox", count, id="n + 1", subject="n + 1")  # a trigger adds the row of `relay`
     with store.write() as db:
-        db.execute("UPDATE dispatch SET state = 'acknowledged', due = NULL")
+        db.execute("UPDATE relay SET state = 'acknowledged', due = NULL")
 
 
-def _dispatch_calls(dispatch: Dispatch, name: str) -> Calls:
-    owner = Owner(dispatch.store)
+def _relay_calls(relay: Relay, name: str) -> Calls:
+    owner = Owner(relay.store)
     yield "", lambda: owner.add("shop", name, 1, 1, "policy", 0)
     yield "", lambda: owner.claim("shop", name, "worker", 100, 200)
     yield "", lambda: owner.accept("shop", name, "worker", name, 1, 1, "policy", 1, DIGEST, 120)
-    yield "owed", lambda: dispatch.owed(10)
-    yield "send, one", lambda: dispatch.send(lambda message: None, 10, 130)
-    yield "send, nothing", lambda: dispatch.send(lambda message: None, 10, 140)
-    yield "reconciliation", dispatch.reconciliation
-    yield "delayed", dispatch.delayed
+    yield "pending", lambda: relay.pending(10)
+    yield "send, one", lambda: relay.send(lambda message: None, 10, 130)
+    yield "send, nothing", lambda: relay.send(lambda message: None, 10, 140)
+    yield "reconciliation", relay.reconciliation
+    yield "delayed", relay.delayed
 
 
 GROWTHS = (
@@ -235,7 +235,7 @@ GROWTHS = (
     Growth(Intake, _intake_fill, _intake_calls),
     Growth(Work, _work_fill, _work_calls),
     Growth(Receiver, _receiver_fill, _receiver_calls),
-    Growth(Dispatch, _dispatch_fill, _dispatch_calls),
+    Growth(Relay, _relay_fill, _relay_calls),
 )
 
 

@@ -72,7 +72,7 @@ def measure(folder: Path, rounds: int) -> list[tuple[str, ...]]:
 
 
 def filled(path: Path, receipts: int, epochs: int = 10, tombstones: bool = False) -> Store:
-    """A fixture with that many receipts, in equal parts over the epochs 1, 2, 3 …"""
+    """A database file with that many receipts, in equal parts over the epochs 1, 2, 3 …"""
     store = Store.create(path, retention.SCHEMA)
     result, part = (None if tombstones else RESULT), receipts // epochs
     with store.write() as db:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from receiptlab.contracts.work import lease, reserving, work
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused
-from receiptlab.examples.fair_lock import Turns
+from receiptlab.examples.fair_lock import FairLock
 from receiptlab.store import Store, Transaction
 from receiptlab.values import sha256
 from tools.bench_common import BLOCK, WARM_UP, bare, rounds_of, rows, timed, verdict
@@ -34,7 +34,7 @@ _OUTBOX = "INSERT INTO outbox (topic, subject, staged_at) VALUES (?, ?, ?)"
 
 
 def stage(path: Path, items: int) -> Path:
-    """A new fixture in which this many items wait."""
+    """A new database file in which this many items wait."""
     delivery = {"key_kind": "explicit", "tenant": "acme", "namespace": "inbox", "digest": sha256("five")}
     delivery |= {"changed_as": "revision", "reference": "", "retain_until": 1_000, "tombstone_until": 2_000}
     with Store.create(path, Work.SCHEMA) as store:
@@ -144,7 +144,7 @@ class _Timed(Transaction):
 
 
 def run(source: Path, workers: int, turns: bool) -> Line:
-    """Let workers run side by side on a copy of the fixture, from one GO on, for the same time."""
+    """Let workers run side by side on a copy of the database file, from one GO on, for the same time."""
     path = Path(shutil.copy(source, source.with_name("run.db")))
     context = multiprocessing.get_context("spawn")
     go, lines, asked = context.Barrier(workers), [], []
@@ -168,7 +168,7 @@ def run(source: Path, workers: int, turns: bool) -> Line:
 
 def _worker(path: Path, name: str, turns: bool, go, there) -> None:
     store = Store.open(path, timeout_ms=60_000)
-    contract, turn = Work(store), Turns(path) if turns else nullcontext()
+    contract, turn = Work(store), FairLock(path) if turns else nullcontext()
     began, waits, done, busy = _Timed(store), [], 0, 0
     began.waits, store._transaction = [], began
     go.wait(START)

@@ -12,7 +12,7 @@ SPAN = re.compile(r"\b([A-Z])-(\d+) to \1-(\d+)\b")
 PAGE = "clauses.html"
 # What the letter of an id stands for.
 FAMILIES = {
-    "F": "Fixture: one SQLite file",
+    "F": "Database file: one SQLite file",
     "O": "Owner: who commits a result",
     "R": "Retention: what is kept, and for how long",
     "I": "Intake: what comes in",

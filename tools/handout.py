@@ -47,7 +47,7 @@ def handout(rows: list[dict[str, str]], in_site: bool = False) -> str:
         kinds=[(kind, means, counts[kind]) for kind, means in KINDS.items()],
         legend=legend(),
         numbers=clauses.numbers,
-        harm=style.HARM,
+        anomaly=style.ANOMALY,
         clause_page=clauses.PAGE if in_site else "",
     )
 

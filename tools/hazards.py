@@ -1,6 +1,6 @@
 """Runs every hazard at full size and writes what it found: python -m tools.hazards [--small] [--output FILE]
 
-The report is data/hazards.json: a row for each hazard, contract and setting, with how many states, orders,
+The report is data/hazards.json: a row for each hazard, contract and setting, with how many states, interleavings,
 failures, kills or sequences were tried, how many violations were found where none may be, and how long it
 took. A hazard that reached nothing ends the run. Exit status 1 when something was found that may not be.
 """
@@ -26,8 +26,8 @@ from receiptlab.errors import LabError
 from receiptlab.faults.disk import io_errors as diskfault
 from receiptlab.faults.disk import power_cut as powercut
 from receiptlab.faults.processes import kills
-from receiptlab.scenarios import interleaving_rows as every_order
-from receiptlab.scenarios import interleavings as orders
+from receiptlab.scenarios import interleaving_rows as every_interleaving
+from receiptlab.scenarios import interleavings
 from receiptlab.scenarios import racing_mistakes as racing
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,19 +68,26 @@ def _row(hazard: str, contract: str, setting: str, tried: int, violations: int, 
     return told | {"violations": violations} | usual | more
 
 
-def _orders(sizes: dict, told: Callable) -> Iterator[dict]:
-    experiments = (*orders.PAIRS, *racing.PLANTED)
+def _interleavings(sizes: dict, told: Callable) -> Iterator[dict]:
+    experiments = (*interleavings.PAIRS, *racing.PLANTED)
     for number, experiment in enumerate(experiments):
         told(number, len(experiments))
         start = perf_counter()
-        found = every_order.explored(experiment.name)
+        found = every_interleaving.explored(experiment.name)
         if found.vacuous:
             raise LabError(f"{experiment.name}: the callers never met, so nothing was shown")
-        bad = len(found.orders) - found.classes["safe"]
-        first = next((order.order for order in found.orders if order.verdict != "safe"), "")
+        bad = len(found.interleavings) - found.classes["serializable"]
+        first = next(
+            (
+                interleaving.interleaving
+                for interleaving in found.interleavings
+                if interleaving.verdict != "serializable"
+            ),
+            "",
+        )
         more = {"meant to break": experiment in racing.PLANTED, "witness": first}
         more["seconds"] = round(perf_counter() - start, 2)
-        yield _row("every order", found.contract, found.name, len(found.orders), bad, **more)
+        yield _row("every interleaving", found.contract, found.name, len(found.interleavings), bad, **more)
 
 
 def _power_cuts(sizes: dict, told: Callable) -> Iterator[dict]:
@@ -112,7 +119,7 @@ def _kills(sizes: dict, told: Callable) -> Iterator[dict]:
     found = kills.run(sizes["kills"], 1, lambda contract, done, total: told(done, total))
     took = round((perf_counter() - start) / len(found), 2)
     for row in found:
-        bad = row["lost"] + row["doubled"] + row["unasked"] + len(row["wrong"])
+        bad = row["lost"] + row["duplicated"] + row["unasked"] + len(row["wrong"])
         setting = f"SIGKILL, {row['acknowledged']} calls acknowledged"
         yield _row(
             "kills",
@@ -136,7 +143,7 @@ def _models(sizes: dict, told: Callable) -> Iterator[dict]:
 
 
 HAZARDS = {
-    "every order": _orders,
+    "every interleaving": _interleavings,
     "power cut": _power_cuts,
     "disk fault": _disk_faults,
     "kills": _kills,

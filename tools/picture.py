@@ -12,7 +12,7 @@ from pathlib import Path
 from receiptlab import show
 from receiptlab.experiment.run import Run
 from receiptlab.lesson import case, scenario
-from receiptlab.show.style import BLACK, COLOURS, GREY, HARM
+from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "data" / "overview.svg"
@@ -23,7 +23,7 @@ def stories() -> tuple[tuple[str, str, str, Run], ...]:
     """For each side a headline, what was done, its colour, and the run."""
     naive, kept = scenario("no-key"), case("O-02-answer-lost")
     return (
-        ("Asked again, done again", "a call without a key", HARM, titled(naive, 0)),
+        ("Asked again, done again", "a call without a key", ANOMALY, titled(naive, 0)),
         ("Asked again, answered again", "a receipt, saved under a key", COLOURS["accepted"], titled(kept, 2)),
     )
 

@@ -16,7 +16,7 @@ from importlib.metadata import version
 
 from receiptlab import sqlite_version as engine
 from receiptlab.cli import intake_command as intake
-from receiptlab.cli import interleaving_command as orders_cli
+from receiptlab.cli import interleaving_command as interleaving_cli
 from receiptlab.cli import operator_commands as tending
 from receiptlab.cli import output_file, terminal
 from receiptlab.cli import receiver_command as receiving
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--timeline", metavar="OUT.svg", help="draw the run (one FILE only)")
     one.add_argument("--overwrite", action="store_true", help="replace OUT.svg if it exists")
-    orders_cli.add_options(one)
+    interleaving_cli.add_options(one)
     one.add_argument("--json", action="store_true", help="print the runs as JSON instead of a table")
     one.set_defaults(command=_play)
     listing = commands.add_parser("list", help="show clauses, cases and lessons")
@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    stored = golden.read(golden.golden_file()) if options.check else None
+    stored = golden.read(golden.results_file()) if options.check else None
     if options.output is not None:
         output_file.check(options.output, options.overwrite)
     elif options.overwrite:
@@ -131,10 +131,10 @@ def _play(options: argparse.Namespace) -> int:
         _check_drawing(options)
     elif options.overwrite:
         return _complain("--overwrite only goes with --timeline OUT.svg")
-    orders_cli.check(options)
+    interleaving_cli.check(options)
     cases = [read_case(path) for path in options.files]  # all are read before anything runs
-    if options.orders:
-        return orders_cli.explore(options, cases[0], _show, _draw)
+    if options.interleavings:
+        return interleaving_cli.explore(options, cases[0], _show, _draw)
     runs = [play(case, through=partial(terminal.progress, f"playing {case.name}")) for case in cases]
     if options.timeline:
         _draw(runs[0], options.timeline, options.overwrite)

@@ -1,4 +1,4 @@
-"""The command `intake`: takes a file of letters or of webhook deliveries into a fixture, and stages the work
+"""The command `intake`: takes a file of letters or of webhook deliveries into a database file, and stages the work
 of the processors that are named.
 
 Exit status: 0 everything was clear, 1 something was skipped or is doubtful, 2 the file could not be used.
@@ -27,7 +27,7 @@ from receiptlab.examples.batches import Broken, Delivery, Report, take_in
 from receiptlab.store import Store
 
 SCHEMA = (*Work.SCHEMA, *mailbox.SCHEMA, *webhooks.SCHEMA, *worker.SCHEMA)
-"""The tables of a fixture that the command makes."""
+"""The tables of a database file that the command makes."""
 
 FORMATS = ("jsonl", "mbox")
 """What FILE can be."""
@@ -43,7 +43,7 @@ _HEAD = 4_096
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     """Add the command to the parser's subcommands."""
-    parser = commands.add_parser("intake", help="take letters or webhook deliveries into a fixture")
+    parser = commands.add_parser("intake", help="take letters or webhook deliveries into a database file")
     parser.add_argument("file", metavar="FILE", help="an mbox, or webhook deliveries in JSON Lines")
     parser.add_argument("--db", required=True, metavar="FIXTURE", help="made when it is not there")
     parser.add_argument("--tenant", default="local", metavar="NAME", help="whose items (default: local)")

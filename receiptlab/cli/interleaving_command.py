@@ -1,4 +1,4 @@
-"""play --orders and play --order: the last calls of a case in every order, or in one."""
+"""play --interleavings and play --interleaving: the last calls of a case in every interleaving, or in one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import asdict
 from receiptlab.cli import terminal
 from receiptlab.experiment.case_file import Case, CaseError
 from receiptlab.experiment.run import Run
-from receiptlab.interleaving import last_calls as orders
+from receiptlab.interleaving import last_calls as interleavings
 from receiptlab.interleaving.explorer import LETTERS, Explorer
 from receiptlab.interleaving.findings import Explored
 
@@ -23,45 +23,45 @@ Drawing = Callable[[Run, str, bool], None]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of `play` that are about orders."""
+    """The options of `play` that are about interleavings."""
     parser.add_argument(
-        "--orders",
+        "--interleavings",
         nargs="?",
         type=int,
         const=2,
         metavar="N",
-        help="make the last N calls (default 2) at once, in every order of their statements (one FILE only)",
+        help="make the last N calls (default 2) at once, in every interleaving of their statements (one FILE only)",
     )
-    parser.add_argument("--order", metavar="ABBA", help="run this one order again and show its steps")
+    parser.add_argument("--interleaving", metavar="ABBA", help="run this one order again and show its steps")
 
 
 def check(options: argparse.Namespace) -> None:
     """Settle how many calls are made at once. Raises CaseError for options that do not go together."""
-    if options.orders is None:
-        options.orders = 2 if options.order is not None else 0
-    elif options.orders < 2:
-        raise CaseError(f"--orders takes 2 to {len(LETTERS)} calls, not {options.orders}")
-    if options.orders and len(options.files) > 1:
-        raise CaseError("--orders explores one case; give one FILE")
-    if options.orders and options.timeline and options.order is None:
-        raise CaseError("--timeline draws one order; say which with --order")
+    if options.interleavings is None:
+        options.interleavings = 2 if options.interleaving is not None else 0
+    elif options.interleavings < 2:
+        raise CaseError(f"--interleavings takes 2 to {len(LETTERS)} calls, not {options.interleavings}")
+    if options.interleavings and len(options.files) > 1:
+        raise CaseError("--interleavings explores one case; give one FILE")
+    if options.interleavings and options.timeline and options.interleaving is None:
+        raise CaseError("--timeline draws one order; say which with --interleaving")
 
 
 def explore(options: argparse.Namespace, case: Case, show: Callable, draw: Drawing) -> int:
-    """Explore every order, or run one again, and print what came. The exit status: 1 when an order was not
+    """Explore every interleaving, or run one again, and print what came. The exit status: 1 when an order was not
     safe, when the calls never met, or when a call before them did not come out as expected."""
-    before, explorer = orders.begin(case, options.orders)
+    before, explorer = interleavings.begin(case, options.interleavings)
     wrong = terminal.complaints(before)
     with explorer:
-        if options.order is None:
+        if options.interleaving is None:
             wrong += _all(options, explorer, show)
         else:
-            run = explorer.rerun(options.order)
+            run = explorer.rerun(options.interleaving)
             _one(options, run, show, draw)
             wrong += [
-                f"{step.harm}: the calls do not end as they do one after another"
+                f"{step.anomaly}: the calls do not end as they do one after another"
                 for step in run.steps
-                if step.harm
+                if step.anomaly
             ]
     for line in wrong:
         print(terminal.printable(line), file=sys.stderr)
@@ -70,22 +70,25 @@ def explore(options: argparse.Namespace, case: Case, show: Callable, draw: Drawi
 
 def _all(options: argparse.Namespace, explorer: Explorer, show: Callable) -> list[str]:
     found = explorer.explore()
-    wrong = orders.findings(found, options.files[0], options.orders)
+    wrong = interleavings.findings(found, options.files[0], options.interleavings)
     if options.json:
         told = {"format": JSON_FORMAT, "clean": found.clean, "classes": found.classes} | asdict(found)
         show(lambda: print(json.dumps(told, indent=1, allow_nan=False)))
     else:
         show(lambda: terminal.console().print(_table(found)))
-    told = f"{len(found.orders)} orders; {found.classes['safe']} are safe"
+    told = f"{len(found.interleavings)} interleavings; {found.classes['serializable']} are serializable"
     print(f"{told}: they end as the calls do one after another", file=sys.stderr)
     return wrong
 
 
 def _table(found: Explored):
     callers = [f"{letter}, {caller}" for letter, caller in zip(LETTERS, found.callers, strict=False)]
-    columns = ("verdict", *callers, ", ".join(found.count_names), "orders", "the first")
+    columns = ("verdict", *callers, ", ".join(found.count_names), "interleavings", "the first")
     return terminal.grid(
-        f"every order of {found.name}", columns, orders.endings(found), whole=("verdict", "orders")
+        f"every interleaving of {found.name}",
+        columns,
+        interleavings.endings(found),
+        whole=("verdict", "interleavings"),
     )
 
 

@@ -3,7 +3,7 @@
 
 They do not stand in line with the workers: one that was stopped in its turn must not keep them out.
 
-Exit status: 0 all was done, 1 a row could not be requeued or discarded, 2 the fixture could not be used.
+Exit status: 0 all was done, 1 a row could not be requeued or discarded, 2 the database file could not be used.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _reset_ahead(given: argparse.Namespace) -> int:
 
 
 def _sweep(given: argparse.Namespace) -> int:
-    total = dict.fromkeys(("discarded", "expired", "buried", "compacted", "removed"), 0)
+    total = dict.fromkeys(("discarded", "expired", "dead_letters", "compacted", "removed"), 0)
     with opened(given.db) as store:
         work, more, now = Work(store), True, now_in(store, given)
         token = _acquire(work, given)

@@ -1,4 +1,4 @@
-"""What the commands over a fixture share: options in seconds, the time, names, and opening it.
+"""What the commands over a database file share: options in seconds, the time, names, and opening it.
 
 On the command line times are in seconds; what the contracts get is in milliseconds.
 """
@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from receiptlab.contracts.work.claims import ARGUMENTS, LATEST, LONGEST
 from receiptlab.contracts.work.work import Work
-from receiptlab.errors import LabError, NotAFixture, WrongArgument
+from receiptlab.errors import FileRefused, LabError, WrongArgument
 from receiptlab.examples import clock
 from receiptlab.store import Store
 from receiptlab.values import integer
@@ -82,16 +82,16 @@ def name(option: str, rule: str) -> Callable[[str], str]:
 
 
 def opened(path: str, *more: str, reading: bool = False) -> Store:
-    """The fixture, with the tables of work and those of `more`; with `reading` as `Store.open` has it.
+    """The database file, with the tables of work and those of `more`; with `reading` as `Store.open` has it.
     Raises Unusable where it lacks the tables, and what `Store.open` raises."""
     store = Store.open(path, reading=reading)
     try:
         store.require((*Work.SCHEMA, *more))
-    except NotAFixture as error:
+    except FileRefused as error:
         store.close()
         if error.reason != "tables":
             raise
-        how = "take items into a new fixture with: intake FILE --db FIXTURE --processor NAME"
+        how = "take items into a new database file with: intake FILE --db FIXTURE --processor NAME"
         raise Unusable(f"{path} lacks the tables of work, or has those of another version; {how}") from None
     except BaseException:
         store.close()
@@ -100,24 +100,24 @@ def opened(path: str, *more: str, reading: bool = False) -> Store:
 
 
 def add_db(parser: argparse.ArgumentParser) -> None:
-    """Add --db, for a fixture that is there."""
-    parser.add_argument("--db", required=True, metavar="FIXTURE", help="a fixture that intake made")
+    """Add --db, for a database file that is there."""
+    parser.add_argument("--db", required=True, metavar="FIXTURE", help="a database file that intake made")
 
 
 def add_now(parser: argparse.ArgumentParser, more: str = "") -> None:
     """Add --now."""
     text = f"the time in milliseconds (default: the clock){more}"
     parser.add_argument("--now", type=moment, metavar="N", help=text)
-    text = "take a time that is far from the newest message in the fixture all the same"
+    text = "take a time that is far from the newest message in the database file all the same"
     parser.add_argument("--force", action="store_true", help=text)
 
 
 def now_in(store: Store, given: argparse.Namespace) -> int:
     """The time of a command: --now, or the clock.
 
-    Raises Unusable for a time a day or more before the newest message in the fixture, or a year or more after
+    Raises Unusable for a time a day or more before the newest message in the database file, or a year or more after
     it, unless --force is given: seconds where milliseconds are meant, or a clock that was reset, would
-    end claims and compact receipts. It does not notice a smaller error, or any in a fixture without messages.
+    end claims and compact receipts. It does not notice a smaller error, or any in a database file without messages.
     """
     now = clock.milliseconds() if given.now is None else given.now
     for (newest,) in () if given.force else store.read(_NEWEST):

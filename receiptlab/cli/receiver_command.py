@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from receiptlab.cli.options import Unusable, ruled
 from receiptlab.contracts.receiver import ARGUMENTS, SCHEMA
-from receiptlab.errors import NotAFixture, Refused, WrongArgument
+from receiptlab.errors import FileRefused, Refused, WrongArgument
 from receiptlab.examples import clock
 from receiptlab.examples.http_receiver import OWNER, Service
 from receiptlab.examples.stopping import Stop
@@ -66,7 +66,7 @@ def _store(path: str) -> Store:
     store = Store.open(path)
     try:
         store.require(SCHEMA)
-    except NotAFixture as error:
+    except FileRefused as error:
         store.close()
         raise Unusable(f"{path} is no file of a receiver ({error.reason}); give another --db") from None
     except BaseException:

@@ -19,7 +19,7 @@ from receiptlab.experiment.case_file import no_repeats
 from receiptlab.experiment.library import data_folder, own_cases
 from receiptlab.experiment.player import play
 from receiptlab.experiment.run import Run
-from receiptlab.faults.failpoints import points_of
+from receiptlab.faults.failpoints import failpoints_of
 from receiptlab.faults.processes.children import exit_code
 from receiptlab.scenarios import SCENARIOS
 from receiptlab.scenarios.ablation_matrix import ablate, label
@@ -60,7 +60,7 @@ def unreached(runs: Iterable[Run]) -> list[str]:
         (contract, call, point)
         for contract, kind in CONTRACTS.items()
         for call in kind.GUARDS
-        for point in points_of(kind, call)
+        for point in failpoints_of(kind, call)
     ]
     told = [
         f"{each[0]} {each[1]}: no run was ended at its point {each[2]}"
@@ -87,7 +87,7 @@ def result(runs: Iterable[Run]) -> dict:
     }
 
 
-def golden_file() -> Path:
+def results_file() -> Path:
     """Where the stored result lies."""
     return data_folder() / "results.json"
 

@@ -58,7 +58,7 @@ class Contract:
     """For each call its guards, in their order. Every call that writes is here; a read is, if it has any."""
     READS: ClassVar[tuple[str, ...]] = ()
     """The calls that only look, or otherwise change no row."""
-    POINTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    FAILPOINTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """For each call its own crash points, in the order in which an accepted call comes to them."""
     COUNTS: ClassVar[Mapping[str, str]]
     """What a run shows after each step: a name, and the SELECT that counts it."""

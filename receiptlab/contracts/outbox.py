@@ -1,4 +1,4 @@
-"""The outbox: messages that are owed, written beside what they are about.
+"""The outbox: messages that are pending, written beside what they are about.
 
 A row is one persisted obligation, not one delivery. Any contract stages into it, inside its own
 transaction or the caller's.

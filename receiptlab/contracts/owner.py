@@ -307,8 +307,8 @@ class Owner(Contract):
     TABLES = ("work", "receipt", "outbox")
     ARGUMENTS = ARGUMENTS
     GUARDS = GUARDS
-    READS = ("look", "find")
-    POINTS: ClassVar = {"accept": ("after_guards", "after_result", "after_receipt", "after_outbox")}
+    READS = ("get", "find")
+    FAILPOINTS: ClassVar = {"accept": ("after_guards", "after_result", "after_receipt", "after_outbox")}
     COUNTS: ClassVar = {
         "results": "SELECT coalesce(sum(results), 0) FROM work",
         "receipts": "SELECT count(*) FROM receipt",
@@ -394,7 +394,7 @@ class Owner(Contract):
         """
         self._transact("revoke", arguments(locals()), _see_scope, writes(_REVOKE))
 
-    def look(self, scope: str, work: str) -> Work:
+    def get(self, scope: str, work: str) -> Work:
         """The row as it stands, for an operator: it asks for no authority. Refused: not-found."""
         call = checked(ARGUMENTS, arguments(locals()))
         seen = Seen(Work(*next(iter(self.store.read(_WORK, (scope, work))), ())))
@@ -432,14 +432,14 @@ class Owner(Contract):
         return self._run("accept", call, _see_work_and_receipt, self._record)
 
     def _record(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Receipt:
-        reach = self.store.reach
-        reach("after_guards")
+        failpoint = self.store.failpoint
+        failpoint("after_guards")
         db.execute(_RESULT, (call.now, call.scope, call.work))
-        reach("after_result")
+        failpoint("after_result")
         done = (call.revision + 1, call.result_digest, call.now)
         saved = (call.scope, call.key, call.work, call.command, call.digest, *done)
         number = numbered("receipt", db.execute(_RECEIPT, saved).lastrowid)
-        reach("after_receipt")
+        failpoint("after_receipt")
         outbox.stage(db, "result-recorded", str(number), call.now)
-        reach("after_outbox")
+        failpoint("after_outbox")
         return Receipt(number, call.scope, call.key, call.work, *done)

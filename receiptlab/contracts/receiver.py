@@ -222,7 +222,7 @@ class Receiver(Contract):
     ARGUMENTS = ARGUMENTS
     GUARDS = GUARDS
     READS = ("look_up", "known")
-    POINTS: ClassVar = {
+    FAILPOINTS: ClassVar = {
         "register": ("after_guards", "after_fence", "after_writer"),
         "apply": ("after_guards", "after_effect", "after_refusal"),
         "issue": ("after_guards", "after_receipt"),
@@ -266,7 +266,7 @@ class Receiver(Contract):
                 refused, call.reason = refusal, refusal.reason
             call.known = NOBODY if refused.reason == "writer-unknown" else call.generation
             db.execute(_REFUSAL, vars(call))
-            self.store.reach("after_refusal")
+            self.store.failpoint("after_refusal")
         raise refused
 
     def issue(self, owner: str, generation: int, instance: str, enforced: str, now: int) -> RestoreReceipt:
@@ -288,26 +288,26 @@ class Receiver(Contract):
         return Known(*self.store.read(_KNOWN, vars(checked(ARGUMENTS, arguments(locals()))))[0])
 
     def _register(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Writer:
-        self.store.reach("after_guards")
+        self.store.failpoint("after_guards")
         (call.last,) = db.execute(_LAST, vars(call)).fetchone()
         db.execute(_FENCE, vars(call))
-        self.store.reach("after_fence")
+        self.store.failpoint("after_fence")
         call.generation = call.last + 1
         db.execute(_REGISTER, vars(call))
-        self.store.reach("after_writer")
+        self.store.failpoint("after_writer")
         return Writer(call.owner, call.generation, call.instance)
 
     def _apply(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Effect:
-        self.store.reach("after_guards")
+        self.store.failpoint("after_guards")
         effect = Effect(db.execute(_EFFECT, vars(call)).lastrowid, call.generation, call.now)
-        self.store.reach("after_effect")
+        self.store.failpoint("after_effect")
         return effect
 
     def _issue(self, db: Connection, call: SimpleNamespace, seen: Seen) -> RestoreReceipt:
-        self.store.reach("after_guards")
+        self.store.failpoint("after_guards")
         call.document = _document(db, call)
         number = db.execute(_ISSUE, vars(call)).lastrowid
-        self.store.reach("after_receipt")
+        self.store.failpoint("after_receipt")
         return RestoreReceipt(number, call.document)
 
 

@@ -1,9 +1,9 @@
-"""Dispatch: what an owner owes to a receiver, sent at least once, and what an operator has to decide.
+"""Relay: what an owner owes to a receiver, sent at least once, and what an operator has to decide.
 
 It works on the owner's file, with three more tables. A trigger gives each message of the outbox a row of
-`dispatch`, in the transaction that stages it. The state of that row says what is known:
+`relay`, in the transaction that stages it. The state of that row says what is known:
 
-owed          not sent yet, or an operator asked to send it again
+pending          not sent yet, or an operator asked to send it again
 sending       an attempt at a receiver without keys was begun, and nobody knows how it ended
 unanswered    an attempt failed and may have reached the receiver; the next one is at `due`
 waiting       nothing reached the receiver; the next attempt is at `due`
@@ -36,7 +36,7 @@ from receiptlab.errors import Definite, Refused, WrongType
 from receiptlab.values import MAX_INTEGER, bounded, checked, integer, one_of, text
 
 _OPEN = "state NOT IN ('acknowledged', 'refused', 'closed')"
-_LISTED = "state NOT IN ('owed', 'acknowledged', 'closed')"
+_LISTED = "state NOT IN ('pending', 'acknowledged', 'closed')"
 
 # `writer` has one row at most: by which identity this file writes. A backup has a copy of it.
 # `due` is NULL where a message is not sent by itself. Each index has only the rows that a call looks for, so
@@ -46,22 +46,22 @@ SCHEMA = (
     """CREATE TABLE writer (
         one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
         owner TEXT NOT NULL, generation INTEGER NOT NULL, instance TEXT NOT NULL) STRICT""",
-    """CREATE TABLE dispatch (
+    """CREATE TABLE relay (
         outbox INTEGER NOT NULL PRIMARY KEY REFERENCES outbox (id), subject TEXT NOT NULL,
-        state TEXT NOT NULL CHECK (state IN ('owed', 'sending', 'unanswered', 'waiting', 'parked', 'unclear',
+        state TEXT NOT NULL CHECK (state IN ('pending', 'sending', 'unanswered', 'waiting', 'parked', 'unclear',
         'refused', 'acknowledged', 'closed')), due INTEGER NULL, attempts INTEGER NOT NULL,
         told TEXT NOT NULL, changed_at INTEGER NOT NULL,
-        CHECK (state = 'owed' OR (due IS NULL) <> (state IN ('sending', 'unanswered', 'waiting')))) STRICT""",
+        CHECK (state = 'pending' OR (due IS NULL) <> (state IN ('sending', 'unanswered', 'waiting')))) STRICT""",
     """CREATE TABLE attempt (
-        outbox INTEGER NOT NULL REFERENCES dispatch (outbox), number INTEGER NOT NULL,
+        outbox INTEGER NOT NULL REFERENCES relay (outbox), number INTEGER NOT NULL,
         error TEXT NOT NULL, ended_at INTEGER NOT NULL,
         PRIMARY KEY (outbox, number)) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX dispatch_by_due ON dispatch (due, outbox) WHERE due IS NOT NULL",
-    f"CREATE INDEX dispatch_by_subject ON dispatch (subject, outbox) WHERE {_OPEN}",
-    f"CREATE INDEX dispatch_by_state ON dispatch (state, outbox) WHERE {_LISTED}",
-    f"""CREATE TRIGGER dispatch_owed AFTER INSERT ON outbox WHEN NEW.topic = 'result-recorded'
-        BEGIN INSERT INTO dispatch SELECT NEW.id, r.scope || '/' || r.work, 'owed', iif(EXISTS (SELECT 1
-        FROM dispatch WHERE subject = r.scope || '/' || r.work AND {_OPEN}), NULL, 0), 0, '', NEW.staged_at
+    "CREATE INDEX relay_by_due ON relay (due, outbox) WHERE due IS NOT NULL",
+    f"CREATE INDEX relay_by_subject ON relay (subject, outbox) WHERE {_OPEN}",
+    f"CREATE INDEX relay_by_state ON relay (state, outbox) WHERE {_LISTED}",
+    f"""CREATE TRIGGER relay_owed AFTER INSERT ON outbox WHEN NEW.topic = 'result-recorded'
+        BEGIN INSERT INTO relay SELECT NEW.id, r.scope || '/' || r.work, 'pending', iif(EXISTS (SELECT 1
+        FROM relay WHERE subject = r.scope || '/' || r.work AND {_OPEN}), NULL, 0), 0, '', NEW.staged_at
         FROM receipt r WHERE r.id = CAST(NEW.subject AS INTEGER); END""",
 )
 
@@ -85,7 +85,7 @@ ARGUMENTS = {
 
 
 class Message(NamedTuple):
-    """One row that is owed: its id in the outbox, and the effect that it asks for. `key` is the operation
+    """One row that is pending: its id in the outbox, and the effect that it asks for. `key` is the operation
     key: the scope and the key under which the owner accepted the result."""
 
     outbox: int
@@ -104,9 +104,9 @@ class Job(NamedTuple):
     attempts: int
 
 
-class Dispatched(NamedTuple):
+class Relayed(NamedTuple):
     """How many messages one run of `send` saw acknowledged, refused, and left unclear, and how many attempts
-    failed. `stopped` is the reason where the last ones did not reach the receiver; they are still owed."""
+    failed. `stopped` is the reason where the last ones did not reach the receiver; they are still pending."""
 
     acknowledged: int
     refused: int
@@ -128,29 +128,29 @@ class Entry(NamedTuple):
     behind: int
 
 
-_DUE = """SELECT d.outbox, r.command, r.revision, r.result_digest, d.state, d.attempts FROM dispatch d
+_DUE = """SELECT d.outbox, r.command, r.revision, r.result_digest, d.state, d.attempts FROM relay d
     CROSS JOIN outbox o ON o.id = d.outbox CROSS JOIN receipt r ON r.id = CAST(o.subject AS INTEGER)
     WHERE d.due <= :now ORDER BY d.due, d.outbox LIMIT :limit"""
-# What is acknowledged or closed stays so, whatever another dispatcher learns later.
-_MARK = f"""UPDATE dispatch SET state = :state, due = NULL, told = :told, changed_at = :now
+# What is acknowledged or closed stays so, whatever another relay learns later.
+_MARK = f"""UPDATE relay SET state = :state, due = NULL, told = :told, changed_at = :now
     WHERE outbox = :outbox AND ({_OPEN} OR state = 'refused' AND :state = 'acknowledged')"""
-_NEXT = f"""UPDATE dispatch SET due = 0 WHERE state = 'owed' AND outbox = (
-    SELECT outbox FROM dispatch WHERE subject = (SELECT subject FROM dispatch WHERE outbox = :outbox)
+_NEXT = f"""UPDATE relay SET due = 0 WHERE state = 'pending' AND outbox = (
+    SELECT outbox FROM relay WHERE subject = (SELECT subject FROM relay WHERE outbox = :outbox)
     AND {_OPEN} ORDER BY outbox LIMIT 1)"""
-# Of two dispatchers that read the same count of attempts, one changes the row.
-_BEGIN = """UPDATE dispatch SET state = 'sending', attempts = attempts + 1, changed_at = :now
+# Of two relays that read the same count of attempts, one changes the row.
+_BEGIN = """UPDATE relay SET state = 'sending', attempts = attempts + 1, changed_at = :now
     WHERE outbox = :outbox AND state = :state AND attempts = :attempts"""
-_LATER = """UPDATE dispatch SET state = :state, due = :due, attempts = :number, told = :told,
+_LATER = """UPDATE relay SET state = :state, due = :due, attempts = :number, told = :told,
     changed_at = :now WHERE outbox = :outbox AND attempts = :attempts AND due IS NOT NULL"""
 _ATTEMPT = "INSERT INTO attempt VALUES (:outbox, :number, :told, :now)"
-_CLOSE = "UPDATE dispatch SET state = ?, due = NULL, told = ?, changed_at = ? WHERE outbox = ?"
-_STATE = "SELECT state FROM dispatch WHERE outbox = ?"
+_CLOSE = "UPDATE relay SET state = ?, due = NULL, told = ?, changed_at = ? WHERE outbox = ?"
+_STATE = "SELECT state FROM relay WHERE outbox = ?"
 _ENTRY = f"""SELECT d.outbox, r.scope || '/' || r.key, d.state, d.told, d.due,
     (SELECT group_concat(line, char(10)) FROM (SELECT number || ' at ' || ended_at || ': ' || error AS line
         FROM attempt WHERE outbox = d.outbox ORDER BY number)),
-    iif(d.{_OPEN}, (SELECT count(*) FROM dispatch later WHERE later.subject = d.subject
+    iif(d.{_OPEN}, (SELECT count(*) FROM relay later WHERE later.subject = d.subject
         AND later.outbox > d.outbox AND later.{_OPEN}), 0)
-    FROM dispatch d CROSS JOIN outbox o ON o.id = d.outbox
+    FROM relay d CROSS JOIN outbox o ON o.id = d.outbox
     CROSS JOIN receipt r ON r.id = CAST(o.subject AS INTEGER) WHERE """
 _DECIDE = f"{_ENTRY} d.state IN ('parked', 'unclear', 'refused') AND d.{_LISTED} ORDER BY d.outbox"
 _DELAYED = f"{_ENTRY} d.state IN ('sending', 'unanswered', 'waiting') AND d.{_LISTED} ORDER BY d.outbox"
@@ -165,9 +165,9 @@ _JUMP = """UPDATE work SET fence = max(fence, :fence) + 1, revision = max(revisi
 Receive = Callable[[Message], object]
 
 
-def to_file(dispatch: Dispatch, receiver: Receiver, now: int) -> Receive:
-    """A `receive` for a receiver whose file this process has open, by the identity of this dispatch."""
-    who = dispatch.writer()
+def to_file(relay: Relay, receiver: Receiver, now: int) -> Receive:
+    """A `receive` for a receiver whose file this process has open, by the identity of this relay."""
+    who = relay.writer()
 
     def receive(message: Message) -> object:
         return receiver.apply(who.owner, who.generation, who.instance, *message[1:], now)
@@ -175,17 +175,17 @@ def to_file(dispatch: Dispatch, receiver: Receiver, now: int) -> Receive:
     return receive
 
 
-class Dispatch(Contract):
+class Relay(Contract):
     """The sending side of an owner's file, opened with the tables above."""
 
-    NAME = "dispatch"
+    NAME = "relay"
     SCHEMA = SCHEMA
-    TABLES = ("dispatch", "attempt", "writer")
+    TABLES = ("relay", "attempt", "writer")
     ARGUMENTS = ARGUMENTS
     GUARDS: ClassVar = {}
-    POINTS: ClassVar = {"send": ("after_sending", "after_receiver", "after_attempt", "after_mark")}
+    FAILPOINTS: ClassVar = {"send": ("after_sending", "after_receiver", "after_attempt", "after_mark")}
     COUNTS: ClassVar = Owner.COUNTS | {
-        "acknowledged": "SELECT count(*) FROM dispatch WHERE state = 'acknowledged'",
+        "acknowledged": "SELECT count(*) FROM relay WHERE state = 'acknowledged'",
     }
 
     def write_as(self, writer: Writer) -> None:
@@ -204,7 +204,7 @@ class Dispatch(Contract):
             raise Refused("no-writer", "this file has no writer identity; ask the receiver for one")
         return Writer(*rows[0])
 
-    def owed(self, limit: int) -> list[Message]:
+    def pending(self, limit: int) -> list[Message]:
         """The next messages to be sent, in the order in which they can be. Messages that another one of their
         subject holds back are not among them."""
         checked(ARGUMENTS, {"limit": limit})
@@ -221,7 +221,7 @@ class Dispatch(Contract):
         max_attempts: int = MAX_ATTEMPTS,
         base: int = BASE,
         cap: int = CAP,
-    ) -> Dispatched:
+    ) -> Relayed:
         """Send what is due, at most `limit` messages and at most one of each subject.
 
         `receive` gives a message to the receiver, and returns once the receiver has committed. It raises
@@ -244,11 +244,11 @@ class Dispatch(Contract):
         for job in self._due(limit, now):
             ended, why = self._one(job, call)
             if ended == "not sent" and away:
-                return Dispatched(*told.values(), why)
+                return Relayed(*told.values(), why)
             away = why if ended == "not sent" else ""
             if ended in told:
                 told[ended] += 1
-        return Dispatched(*told.values(), away)
+        return Relayed(*told.values(), away)
 
     def reconciliation(self) -> list[Entry]:
         """What an operator has to decide: messages that are parked, unclear or refused."""
@@ -258,7 +258,7 @@ class Dispatch(Contract):
         """Messages that were tried and are tried again, and those that are being sent just now."""
         return [_entry(row) for row in self.store.read(_DELAYED)]
 
-    def look(self, outbox: int) -> Entry:
+    def get(self, outbox: int) -> Entry:
         """One message, whatever its state. Refused: not-found."""
         checked(ARGUMENTS, {"outbox": outbox})
         rows = self.store.read(_ENTRY + "d.outbox = ?", (outbox,))
@@ -275,7 +275,7 @@ class Dispatch(Contract):
             (state,) = db.execute(_STATE, (outbox,)).fetchone() or (None,)
             if state not in ("parked", "unclear", "refused", "unanswered", "waiting"):
                 raise Refused("not-found", "this message is on no list; look it up by its id")
-            state = "owed" if call.verdict == "send-again" else "closed"
+            state = "pending" if call.verdict == "send-again" else "closed"
             db.execute(_CLOSE, (state, f"{verdict}: {note}", now, outbox))
             db.execute(_NEXT, vars(call))
 
@@ -318,15 +318,15 @@ class Dispatch(Contract):
         except Exception as error:
             ended = None if call.keyed else self._arrived(job, begun, call)
             return ended or self._later(job, begun, call, error)
-        self.store.reach("after_receiver")
+        self.store.failpoint("after_receiver")
         return self._mark(job, "acknowledged", "", call.now)
 
     def _begin(self, job: Job, now: int) -> bool:
-        """Write down that it is being sent. False where another dispatcher has begun this attempt."""
+        """Write down that it is being sent. False where another relay has begun this attempt."""
         named = {"outbox": job.message.outbox, "state": job.state, "attempts": job.attempts, "now": now}
         with self.store.write() as db:
             changed = db.execute(_BEGIN, named).rowcount
-        self.store.reach("after_sending")
+        self.store.failpoint("after_sending")
         return changed == 1
 
     def _arrived(self, job: Job, begun: Job, call: SimpleNamespace) -> tuple[str, str] | None:
@@ -356,7 +356,7 @@ class Dispatch(Contract):
         with self.store.write() as db:
             if db.execute(_LATER, named).rowcount and failed:
                 db.execute(_ATTEMPT, named)
-            self.store.reach("after_attempt")
+            self.store.failpoint("after_attempt")
         return "failed" if failed else "not sent", named["told"]
 
     def _mark(self, job: Job, state: str, told: str, now: int) -> tuple[str, str]:
@@ -364,7 +364,7 @@ class Dispatch(Contract):
         with self.store.write() as db:
             db.execute(_MARK, named)
             db.execute(_NEXT, named)
-            self.store.reach("after_mark")
+            self.store.failpoint("after_mark")
         return state, told
 
 

@@ -189,7 +189,7 @@ class Retention(Contract):
     ARGUMENTS = ARGUMENTS
     GUARDS = GUARDS
     READS = ("effects",)
-    POINTS: ClassVar = {
+    FAILPOINTS: ClassVar = {
         "execute": ("after_guards", "after_effect", "after_receipt"),
         "close_and_collect": ("after_guards", "after_boundary", "after_collection"),
     }
@@ -231,20 +231,20 @@ class Retention(Contract):
         return Effects(tuple(digest for (digest,) in self.store.read(_EFFECTS, vars(call))))
 
     def _execute(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Executed:
-        reach = self.store.reach
-        reach("after_guards")
+        failpoint = self.store.failpoint
+        failpoint("after_guards")
         done = Executed(numbered("effect", db.execute(_EFFECT, vars(call)).lastrowid), call.now)
-        reach("after_effect")
+        failpoint("after_effect")
         call.result = canonical({"effect": done.effect, "executed_at": done.executed_at})
         db.execute(_RECEIPT, vars(call))
-        reach("after_receipt")
+        failpoint("after_receipt")
         return done
 
     def _close(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Closure:
-        reach = self.store.reach
-        reach("after_guards")
+        failpoint = self.store.failpoint
+        failpoint("after_guards")
         db.execute(_CLOSE, vars(call))
-        reach("after_boundary")
+        failpoint("after_boundary")
         collected = db.execute(_COLLECT, vars(call)).rowcount
-        reach("after_collection")
+        failpoint("after_collection")
         return Closure(call.through, collected)

@@ -26,11 +26,11 @@ except ImportError:  # Windows, whose file locks ask again once a second: worse 
     fcntl = None
 
 
-class Turns:
-    """The line in front of one fixture, for processes and for threads: `with Turns(path):`.
+class FairLock:
+    """The line in front of one database file, for processes and for threads: `with Turns(path):`.
 
-    The locks are on two empty files beside the fixture, `<fixture>-turn` and `<fixture>-queue`, made where
-    they are missing; the fixture itself is never touched. The end of a process frees what it held, however
+    The locks are on two empty files beside the database file, `<database file>-turn` and `<database file>-queue`, made where
+    they are missing; the database file itself is never touched. The end of a process frees what it held, however
     it ends. Where no lock can be had (no right to make the files, a file system without locks, Windows)
     there are no turns, and SQLite's own waiting decides. Where the files are removed, those who wait and
     those who come later stand in two lines until the first has gone.
@@ -44,7 +44,7 @@ class Turns:
         path = Path(path).absolute()
         self._queue, self._turn = f"{path}-queue", f"{path}-turn"
 
-    def __enter__(self) -> Turns:
+    def __enter__(self) -> FairLock:
         frame = sys._getframe(1)
         if self._turn in _MINE.held:
             self._settle(frame)
@@ -109,5 +109,5 @@ def _locked(path: str) -> IOBase:
 
 
 def _open(path: str, flags: int) -> int:
-    # Not through a link: it could lead to the fixture, and closing that costs SQLite its locks.
+    # Not through a link: it could lead to the database file, and closing that costs SQLite its locks.
     return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o644)

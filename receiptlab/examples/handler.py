@@ -49,7 +49,7 @@ def ending(text: str, limit: int = MAX_DETAIL) -> str:
 
 def item_of(store: Store, claim: Claim) -> dict[str, object]:
     """The item that was claimed, as plain data: work, attempt, processor, processor_revision, tenant,
-    namespace, key, revision, digest, reference. Where the fixture has its webhook delivery, also `body`, or
+    namespace, key, revision, digest, reference. Where the database file has its webhook delivery, also `body`, or
     `body_base64` when it is no UTF-8; where it has its letter, sender and subject.
 
     Raises Refused (not-found) when its receipt was erased since; then its work is gone too.

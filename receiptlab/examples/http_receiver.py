@@ -101,7 +101,7 @@ class Service(ThreadingHTTPServer):
         _loopback(host)
         self.store, self.patience_ms, self.stopping = store, patience_ms, False
         self.watched = Watched(store.path)
-        self.reach: Callable[[str], None] = lambda point: None
+        self.failpoint: Callable[[str], None] = lambda point: None
         """As `Store.reach`, for every request. One that raises InjectedFault cuts the connection there."""
         self._connections: set[socket.socket] = set()
         super().__init__((host, port), Handler)

@@ -15,9 +15,9 @@ from receiptlab.contracts.receiver import Effect, Receiver
 from receiptlab.errors import (
     Damaged,
     Definite,
+    FileRefused,
     Indefinite,
     InjectedFault,
-    NotAFixture,
     Refused,
     WrongArgument,
 )
@@ -159,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
         except Gone:
             what = "the receiver's file was removed or replaced; the service has to be started anew"
             self._say_no(503, "gone", what, NOT_AGAIN)
-        except NotAFixture as error:
+        except FileRefused as error:
             self._say_no(503, error.reason, str(error), AGAIN if error.reason == "no-access" else NOT_AGAIN)
         except Damaged as error:
             self._say_no(500, error.reason, str(error), NOT_AGAIN)
@@ -263,7 +263,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.watched.look()
         if self._receiver is None:
             store = self.server.store.again()
-            store.reach = self.server.reach
+            store.failpoint = self.server.failpoint
             try:
                 self._receiver = Receiver(store)
             except BaseException:

@@ -1,4 +1,4 @@
-"""The owner's side of a receiver over HTTP: what `Dispatch.send` needs, and what a restore asks for.
+"""The owner's side of a receiver over HTTP: what `Relay.send` needs, and what a restore asks for.
 
 What it raises says what is known. Refused: the receiver said no, and had no effect. NotWritten: nothing
 reached it, or it says that it wrote nothing; ask again. Unanswered: nobody knows; ask again with the same
@@ -72,7 +72,7 @@ class Remote:
         return Writer(owner, generation, instance, "replayed" if replayed else "accepted")
 
     def known(self, owner: str, subject: str) -> Known:
-        """How far this owner's effects on the subject have come; `Dispatch.jump` asks for it."""
+        """How far this owner's effects on the subject have come; `Relay.jump` asks for it."""
         told, _ = self._ask("GET", "/known?" + urlencode({"owner": owner, "subject": subject}))
         return Known(*_integers(told, "fence", "revision"))
 
@@ -114,13 +114,13 @@ class Remote:
 
 
 def over_http(base_url: str, writer: Writer, timeout_ms: int) -> Receive:
-    """A `receive` for `Dispatch.send`: a receiver over HTTP, by this writer identity."""
+    """A `receive` for `Relay.send`: a receiver over HTTP, by this writer identity."""
     remote = Remote(base_url, timeout_ms)
     return lambda message: remote.apply(writer, message)
 
 
 def look_up_over_http(base_url: str, owner: str, timeout_ms: int) -> Receive:
-    """A `look_up` for `Dispatch.send`: has a message of this owner arrived?"""
+    """A `look_up` for `Relay.send`: has a message of this owner arrived?"""
     remote = Remote(base_url, timeout_ms)
     return lambda message: remote.look_up(owner, message.key)
 

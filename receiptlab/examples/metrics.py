@@ -24,7 +24,7 @@ _AHEAD_HELP = "Rows that are due beyond the horizon, by processor and state: a c
 
 
 def metrics(work: Work, horizon: int, now: int) -> str:
-    """The counts of a fixture as they stand, and those beyond the horizon, one gauge each."""
+    """The counts of a database file as they stand, and those beyond the horizon, one gauge each."""
     ahead = [(processor, state, count) for processor, state, count, _ in work.ahead(horizon, now).rows]
     return exposition(work.counts().rows, ahead)
 

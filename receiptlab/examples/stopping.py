@@ -1,4 +1,4 @@
-"""What ends a worker from outside: somebody asks it to stop, or its fixture goes away."""
+"""What ends a worker from outside: somebody asks it to stop, or its database file goes away."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Hurried(Exception):
 
 
 class Gone(LabError):
-    """The fixture was removed or replaced while the worker ran."""
+    """The database file was removed or replaced while the worker ran."""
 
 
 class Stop:

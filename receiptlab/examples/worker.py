@@ -20,7 +20,7 @@ from receiptlab.contracts.work.claims import ARGUMENTS, Changed, Claim
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import LabError, Locked, Refused
 from receiptlab.examples.clock import shown
-from receiptlab.examples.fair_lock import Turns
+from receiptlab.examples.fair_lock import FairLock
 from receiptlab.examples.handler import Failure, Handler, item_of
 from receiptlab.examples.stopping import Hurried, Stop, Watched
 from receiptlab.store import Store
@@ -91,7 +91,7 @@ class Tally:
     done: int = 0
     failed: int = 0
     lost: int = 0
-    buried: int = 0
+    dead_letters: int = 0
 
 
 class Worker:
@@ -100,7 +100,7 @@ class Worker:
     `handle` does the work, see `duty.Handler`. `clock` gives milliseconds; it may jump. `sleep` waits for
     milliseconds. `turns` makes the lock in front of the writes of several processes. `tell` gets a
     sentence for whatever is not simply done.
-    Raises WrongType or WrongValue for the names, and NotAFixture when the store lacks the tables.
+    Raises WrongType or WrongValue for the names, and FileRefused when the store lacks the tables.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Worker:
         sleep: Callable[[int], object],
         *,
         namespace: str | None = None,
-        turns: Callable[[Path], AbstractContextManager] = Turns,
+        turns: Callable[[Path], AbstractContextManager] = FairLock,
         tell: Callable[[str], object] = str,
         stop: Stop | None = None,
     ) -> None:
@@ -135,7 +135,7 @@ class Worker:
         or failed; `idle` when nothing is due at this time. A worker that drains waits at most
         `at_most` milliseconds in a row while it can take nothing. Then it sets `gave_up` and ends.
 
-        Raises `stopping.Gone` when the fixture was removed or replaced, what `Store.write` raises but for
+        Raises `stopping.Gone` when the database file was removed or replaced, what `Store.write` raises but for
         Locked, and Refused when `idle` waits in vain for a lease (busy).
         """
         one_of(ENDS)("ends", ends)
@@ -214,12 +214,12 @@ class Worker:
                 raise
             self.refused = refused
             return False
-        for work in taken.buried:
-            self.tally.buried += 1
+        for work in taken.dead_letters:
+            self.tally.dead_letters += 1
             self.tell(f"work {work}: its last claim ended; tried {most} times, it is dead now")
         for claim in taken.claims:
             self._work_on(claim)
-        return bool(taken.claims or taken.buried)
+        return bool(taken.claims or taken.dead_letters)
 
     def _work_on(self, claim: Claim) -> None:
         where = f"work {claim.work}, attempt {claim.attempt}"

@@ -8,7 +8,7 @@ not filled in yet is `...`.
 from receiptlab.exercises.answers import finds, predicted, same
 from receiptlab.exercises.case_answers import changed, like, notices, read, tell, tells_apart
 from receiptlab.exercises.guard_answers import guard, guarded, guards
-from receiptlab.exercises.interleaving_answers import ends_in, in_every_order
+from receiptlab.exercises.interleaving_answers import ends_in, in_every_interleaving
 from receiptlab.exercises.naive_answers import at_once, cut_off
 from receiptlab.exercises.recovery_answers import recovers, restores
 from receiptlab.exercises.settling_answers import settles
@@ -22,7 +22,7 @@ __all__ = [
     "guard",
     "guarded",
     "guards",
-    "in_every_order",
+    "in_every_interleaving",
     "like",
     "notices",
     "predicted",

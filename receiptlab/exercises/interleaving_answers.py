@@ -1,4 +1,4 @@
-"""Checks of orders of statements: one that goes wrong, and a function for which every one is right."""
+"""Checks of interleavings of statements: one that goes wrong, and a function for which every one is right."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from receiptlab.exercises.answers import NotYet, checks, filled, raised
 from receiptlab.exercises.watchdog import go_on
 from receiptlab.experiment.case_file import CaseError
 from receiptlab.interleaving.explorer import LETTERS
-from receiptlab.interleaving.findings import SAFE, Explored, Order, TooManyOrders, WrongOrder
+from receiptlab.interleaving.findings import (
+    SERIALIZABLE,
+    Explored,
+    Interleaving,
+    TooManyInterleavings,
+    WrongInterleaving,
+)
 from receiptlab.interleaving.stepper import Caller
 from receiptlab.outcomes import Outcome
-from receiptlab.scenarios import interleaving_rows as every_order
+from receiptlab.scenarios import interleaving_rows as every_interleaving
 from receiptlab.scenarios.interleavings import PAIRS, Experiment, among
 from receiptlab.scenarios.naive import Naive
 from receiptlab.scenarios.racing_mistakes import PLANTED
@@ -23,33 +29,33 @@ from receiptlab.values import sha256
 
 @checks
 def ends_in(experiment: str, verdict: str, answer: str) -> str:
-    """Your order of statements, a letter for each, must end in this verdict: doubled, wrong, busy, deadlock
+    """Your order of statements, a letter for each, must end in this verdict: duplicated, wrong, busy, deadlock
     or safe."""
-    found = every_order.explored(experiment)
+    found = every_interleaving.explored(experiment)
     if not found.classes.get(verdict):
         raise CaseError(f"no order of {experiment} ends {verdict}")
     letters = "".join(filled(answer, str, "an order in letters, such as 'AABB'").split()).upper()
-    order = next((each for each in found.orders if each.order == letters), None)
-    if order is None:
-        raise NotYet(_not_an_order(experiment, letters))
-    if order.verdict != verdict:
-        raise NotYet(f"it ends {order.verdict}: {_ended(found, order)}")
-    return f"it ends {verdict}: {_ended(found, order)}"
+    interleaving = next((each for each in found.interleavings if each.interleaving == letters), None)
+    if interleaving is None:
+        raise NotYet(_not_an_interleaving(experiment, letters))
+    if interleaving.verdict != verdict:
+        raise NotYet(f"it ends {interleaving.verdict}: {_ended(found, interleaving)}")
+    return f"it ends {verdict}: {_ended(found, interleaving)}"
 
 
-def _not_an_order(experiment: str, letters: str) -> str:
+def _not_an_interleaving(experiment: str, letters: str) -> str:
     """What is wrong with an order that nobody can run."""
     planned = {each.name: each for each in (*PAIRS, *PLANTED)}
     try:
         with planned[experiment].explorer() as explorer:
             explorer.rerun(letters)
-    except WrongOrder as error:
+    except WrongInterleaving as error:
         return str(error)
-    return f"{letters} is none of the orders that were explored"
+    return f"{letters} is none of the interleavings that were explored"
 
 
 @checks
-def in_every_order(answer: Callable[..., object]) -> str:
+def in_every_interleaving(answer: Callable[..., object]) -> str:
     """Two clients call your function with one key, as `answer(naive, key, digest)`, in every interleaving of
     their statements.
 
@@ -66,21 +72,23 @@ def in_every_order(answer: Callable[..., object]) -> str:
     mine = Experiment("your function", Naive, tuple(clients), None, among(0, *endings))
     try:
         found = mine.explore()
-    except TooManyOrders:
-        raise NotYet("there is no end to the orders; does your function ask again and again?") from None
+    except TooManyInterleavings:
+        raise NotYet(
+            "there is no end to the interleavings; does your function ask again and again?"
+        ) from None
     except LabError as error:
         raise NotYet(str(error)) from None
     except NotYet:
         raise
     except Exception as error:
         raise NotYet(raised(error)) from None
-    for order in found.orders:
-        if order.verdict != SAFE:
-            alike = f"{found.classes[order.verdict]} of {len(found.orders)} orders end {order.verdict}"
-            raise NotYet(f"{alike}; {_ended(found, order)}. The statements: {_statements(mine, order)}")
-    return (
-        f"all {len(found.orders)} orders are safe: one effect, and a client that asks again gets the receipt"
-    )
+    for interleaving in found.interleavings:
+        if interleaving.verdict != SERIALIZABLE:
+            alike = f"{found.classes[interleaving.verdict]} of {len(found.interleavings)} interleavings end {interleaving.verdict}"
+            raise NotYet(
+                f"{alike}; {_ended(found, interleaving)}. The statements: {_statements(mine, interleaving)}"
+            )
+    return f"all {len(found.interleavings)} interleavings are safe: one effect, and a client that asks again gets the receipt"
 
 
 def _made(function: Callable[..., object], naive: Naive, named: dict) -> object:
@@ -98,19 +106,19 @@ def _made(function: Callable[..., object], naive: Naive, named: dict) -> object:
     return given
 
 
-def _statements(mine: Experiment, order: Order) -> str:
+def _statements(mine: Experiment, interleaving: Interleaving) -> str:
     """What each client runs in this order, those in a row together: `A: BEGIN, SELECT receipt; B: BEGIN`."""
     with mine.explorer() as explorer:
-        steps = zip(order.order, explorer.rerun(order.order).steps, strict=True)
+        steps = zip(interleaving.interleaving, explorer.rerun(interleaving.interleaving).steps, strict=True)
         groups = itertools.groupby(steps, key=lambda step: step[0])
         return "; ".join(f"{who}: {', '.join(step.call for _, step in group)}" for who, group in groups)
 
 
-def _ended(found: Explored, order: Order) -> str:
+def _ended(found: Explored, interleaving: Interleaving) -> str:
     """How each call ended in this order, and what is there then."""
     words = [
         f"{letter} {word} {why}".rstrip()
-        for letter, (word, why) in zip(LETTERS, order.outcomes, strict=False)
+        for letter, (word, why) in zip(LETTERS, interleaving.outcomes, strict=False)
     ]
-    counts = [f"{name} {number}" for name, number in zip(found.count_names, order.counts, strict=True)]
-    return f"in {order.order} {', '.join(words)}, with {', '.join(counts)}"
+    counts = [f"{name} {number}" for name, number in zip(found.count_names, interleaving.counts, strict=True)]
+    return f"in {interleaving.interleaving} {', '.join(words)}, with {', '.join(counts)}"

@@ -11,7 +11,7 @@ from receiptlab.exercises.watchdog import go_on
 from receiptlab.interleaving.stepper import short
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.scenarios.naive import Naive
-from receiptlab.store import POINTS, Store, Transaction
+from receiptlab.store import FAILPOINTS, Store, Transaction
 from receiptlab.values import sha256
 
 CALL = ("key-1", sha256("result 1"))
@@ -69,7 +69,10 @@ def _cut_off(accept: Callable[..., object]) -> str:
         _must_be_once(naive, "called again with the same key")
         _must_be_replayed(again, "called again with the same key")
     cuts = [
-        (point, number) for number in range(1, MOST + 1) for point in POINTS if _cut(accept, point, number)
+        (point, number)
+        for number in range(1, MOST + 1)
+        for point in FAILPOINTS
+        if _cut(accept, point, number)
     ]
     if not cuts:
         raise NotYet("nothing is written with `with naive.store.write() as db`")
@@ -85,16 +88,16 @@ def _cut(accept: Callable[..., object], point: str, number: int) -> bool:
     with _naive() as naive:
         reached: list[str] = []
 
-        def reach(here: str) -> None:
+        def failpoint(here: str) -> None:
             reached.append(here)
             if here == point and reached.count(point) == number:
                 raise InjectedFault(point)
 
-        naive.store.reach = reach
+        naive.store.failpoint = failpoint
         given = _made(accept, naive)
         if reached.count(point) < number:
             return False
-        naive.store.reach = reached.append
+        naive.store.failpoint = reached.append
         cut = f"cut off {point.replace('_', ' ')} of transaction {number}"
         if given.word != "unknown":
             raise NotYet(

@@ -19,10 +19,10 @@ from receiptlab.experiment.library import load
 from receiptlab.experiment.player import play, played
 from receiptlab.experiment.row_diff import Rows
 from receiptlab.experiment.run import Change, Run, Step
-from receiptlab.faults.failpoints import points_of
+from receiptlab.faults.failpoints import failpoints_of
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.scenarios import restoring
-from receiptlab.store import POINTS, Store
+from receiptlab.store import FAILPOINTS, Store
 
 LONGEST = 120
 """So much of what a function returned is shown."""
@@ -42,7 +42,7 @@ def recovers(name: str, number: int, answer: Callable[..., object], between: Seq
     case = load(name)
     calm = replace(case.calls[number - 1], fault="", expect=None)
     points = [
-        point for point in points_of(CONTRACTS[case.contract], calm.call) if _strikes(case, number, point)
+        point for point in failpoints_of(CONTRACTS[case.contract], calm.call) if _strikes(case, number, point)
     ]
     first = play(_until(case, number, calm)).last
     if not points:
@@ -51,7 +51,7 @@ def recovers(name: str, number: int, answer: Callable[..., object], between: Seq
     for later in ((), others) if others else ((),):
         for point in points:
             left = _until(case, number, replace(calm, fault=point), *later)
-            _recovered(_after(point, later), answer, calm, left, first if point == POINTS[-1] else None)
+            _recovered(_after(point, later), answer, calm, left, first if point == FAILPOINTS[-1] else None)
     told = f"after a crash at each of the {len(points)} points of {calm.call}"
     others = f"; and it is right when {', '.join(call.call for call in others)} came first" if others else ""
     return f"{told} it is as if nothing had happened{others}"

@@ -17,7 +17,7 @@ from pathlib import Path
 from receiptlab.contracts.base import Contract
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.errors import LabError
-from receiptlab.faults.failpoints import STATEMENTS, points_of
+from receiptlab.faults.failpoints import STATEMENTS, failpoints_of
 from receiptlab.faults.tampering import TAMPERING
 from receiptlab.outcomes import WORDS
 from receiptlab.values import integer, text
@@ -34,7 +34,7 @@ FILE_CALLS = ("reopen", "snapshot", "snapshot_without_wal", "restore", "restore_
 """What any case may do with the file: open it anew, keep a copy, put the copy back."""
 
 _HEAD = {"format": int, "case": str, "clause": list, "contract": str, "expected": str, "note": str}
-_LINE = {"actor": str, "call": str, "args": dict, "fault": str, "expect": dict, "harm": str, "note": str}
+_LINE = {"actor": str, "call": str, "args": dict, "fault": str, "expect": dict, "anomaly": str, "note": str}
 _EXPECT = {"outcome": str, "reason": str, "fields": list, "counts": list, "answer": dict}
 
 
@@ -52,7 +52,7 @@ class Call:
     args: dict
     fault: str = ""
     expect: dict | None = None
-    harm: str = ""
+    anomaly: str = ""
     note: str = ""
 
 
@@ -236,11 +236,11 @@ def _call(where: str, line: dict, contract: type[Contract]) -> Call:
     if expect is not None:
         _check_expect(where, expect, contract)
     number = int(where.rpartition(":")[2])
-    for key in ("fault", "harm"):
+    for key in ("fault", "anomaly"):
         if key in line:
             _named(where, key, line[key])
     _noted(where, line)
-    texts = {key: line.get(key, "") for key in ("fault", "harm", "note")}
+    texts = {key: line.get(key, "") for key in ("fault", "anomaly", "note")}
     return Call(number, line["actor"], name, args, expect=expect, **texts)
 
 
@@ -268,7 +268,7 @@ def _check_args(where: str, name: str, args: dict, contract: type[Contract], exp
 
 
 def _check_fault(where: str, call: str, fault: str, contract: type[Contract]) -> None:
-    points = points_of(contract, call)
+    points = failpoints_of(contract, call)
     statements = tuple(f"{statement}:{table}" for statement in STATEMENTS for table in contract.TABLES)
     if fault not in points + statements or call not in contract.writing():
         raise CaseError(

@@ -67,7 +67,7 @@ def played(case: Case) -> tuple[Run, sqlite3.Connection]:
 
 
 class _Stage:
-    """A fresh fixture in a temporary folder, and one connection for each actor that has called."""
+    """A fresh database file in a temporary folder, and one connection for each actor that has called."""
 
     def __init__(self, contract: type[Contract], guards: dict | None) -> None:
         self.contract = contract
@@ -76,7 +76,7 @@ class _Stage:
 
     def __enter__(self) -> _Stage:
         self.folder = tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True)
-        self.path = Path(self.folder.name) / "fixture.db"
+        self.path = Path(self.folder.name) / "receipts.db"
         self.copy = Path(self.folder.name) / "copy.db"
         self.path.write_bytes(_blank(self.contract))
         self.observer = self.contract(Store.open(self.path))
@@ -143,7 +143,7 @@ class _Stage:
 
 @cache
 def _blank(contract: type[Contract]) -> bytes:
-    """A new fixture of the contract, as bytes: copying it is cheaper than making one each time."""
+    """A new database file of the contract, as bytes: copying it is cheaper than making one each time."""
     with Store.temporary(contract.SCHEMA) as store:
         path = store.path
         store.db.close()
@@ -161,7 +161,7 @@ def _step(record: Recorder, stage: _Stage, call: Call, *, detailed: bool = True)
         reason=outcome.reason,
         fields=outcome.fields,
         fault=call.fault,
-        harm=call.harm,
+        anomaly=call.anomaly,
         note=call.note,
         args=call.args,
         answer=outcome.facts(),

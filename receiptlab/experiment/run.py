@@ -50,7 +50,7 @@ class Step:
     fields: tuple[str, ...] = ()
     fault: str = ""
     note: str = ""
-    harm: str = ""
+    anomaly: str = ""
     args: dict = field(default_factory=dict)
     answer: dict = field(default_factory=dict)
     counts: tuple[int, ...] = ()

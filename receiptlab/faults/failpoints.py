@@ -15,15 +15,15 @@ from collections.abc import Iterator
 
 from receiptlab.contracts.base import Contract
 from receiptlab.errors import InjectedFault
-from receiptlab.store import POINTS, Store
+from receiptlab.store import FAILPOINTS, Store
 
 STATEMENTS = ("insert", "update", "delete")
 
 
-def points_of(contract: type[Contract], call: str) -> tuple[str, ...]:
+def failpoints_of(contract: type[Contract], call: str) -> tuple[str, ...]:
     """Every crash point that an accepted call comes to, in its order. A replay comes to the last two
     only, a refused call to none, and a call that only looks has none."""
-    return (*contract.POINTS.get(call, ()), *POINTS) if call in contract.writing() else ()
+    return (*contract.FAILPOINTS.get(call, ()), *FAILPOINTS) if call in contract.writing() else ()
 
 
 @contextlib.contextmanager
@@ -34,16 +34,16 @@ def crash_at(store: Store, point: str) -> Iterator[list[str]]:
     """
     reached: list[str] = []
 
-    def reach(here: str) -> None:
+    def failpoint(here: str) -> None:
         reached.append(here)
         if here == point:
             raise InjectedFault(point)
 
-    before, store.reach = store.reach, reach
+    before, store.failpoint = store.failpoint, failpoint
     try:
         yield reached
     finally:
-        store.reach = before
+        store.failpoint = before
 
 
 @contextlib.contextmanager

@@ -1,1 +1,1 @@
-"""Every order of the statements of two or three callers."""
+"""Every interleaving of the statements of two or three callers."""

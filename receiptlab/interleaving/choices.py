@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from receiptlab.interleaving.findings import NotRepeatable, WrongOrder
+from receiptlab.interleaving.findings import NotRepeatable, WrongInterleaving
 from receiptlab.interleaving.stepper import Player
 
 
@@ -21,8 +21,8 @@ class Path:
             self.points.append((here, 0))
         known, chosen = self.points[step]
         if known != here:
-            order = "".join(point[number][0] for point, number in self.points[:step])
-            raise NotRepeatable(f"after {order or 'no step'} it was {known}, and now it is {here}")
+            interleaving = "".join(point[number][0] for point, number in self.points[:step])
+            raise NotRepeatable(f"after {interleaving or 'no step'} it was {known}, and now it is {here}")
         return able[chosen]
 
     def turn(self) -> bool:
@@ -38,20 +38,24 @@ class Path:
 class Given:
     """The choices as an order in letters has them."""
 
-    def __init__(self, order: str, players: Sequence[Player]) -> None:
+    def __init__(self, interleaving: str, players: Sequence[Player]) -> None:
         known = "".join(player.letter for player in players)
-        for letter in order:
+        for letter in interleaving:
             if letter not in known:
-                raise WrongOrder(
+                raise WrongInterleaving(
                     f"unknown letter {letter!r} in the order; the callers are {', '.join(known)}"
                 )
-        self.order = order
+        self.interleaving = interleaving
 
     def __call__(self, step: int, able: list[Player]) -> Player:
         can = " or ".join(player.letter for player in able)
-        if step == len(self.order):
-            raise WrongOrder(f"{self.order or 'the order'} is too short: {can} still has to go on")
+        if step == len(self.interleaving):
+            raise WrongInterleaving(
+                f"{self.interleaving or 'the interleaving'} is too short: {can} still has to go on"
+            )
         for player in able:
-            if player.letter == self.order[step]:
+            if player.letter == self.interleaving[step]:
                 return player
-        raise WrongOrder(f"{self.order} does not fit: at step {step + 1} it is {can} who can go on")
+        raise WrongInterleaving(
+            f"{self.interleaving} does not fit: at step {step + 1} it is {can} who can go on"
+        )

@@ -1,11 +1,11 @@
-"""Every order in which two or three connections can run their statements on one file (H-6).
+"""Every interleaving in which two or three connections can run their statements on one file (H-6).
 
-Each caller makes one call, over a real connection. A step is one SQL statement of one caller. The orders
+Each caller makes one call, over a real connection. A step is one SQL statement of one caller. The interleavings
 are explored depth first: each is run from its beginning, on the file as it was, until none is left.
 
 An order is written as letters: A is the first caller, B the second. `ABBA` says who was next, step by step.
 A caller that finds the file locked waits (that is a step too) until another one has ended its transaction,
-and then tries again. In between it could only ask in vain, so such orders are not told apart;
+and then tries again. In between it could only ask in vain, so such interleavings are not told apart;
 `every_retry=True` tells them apart, and a test compares the two.
 
 It proves what it says of these callers and of the file that they begin with, at the level of statements:
@@ -27,20 +27,20 @@ from receiptlab.interleaving.choices import Given, Path
 from receiptlab.interleaving.findings import (
     BUSY,
     DEADLOCK,
-    DOUBLED,
-    SAFE,
+    DUPLICATED,
+    SERIALIZABLE,
     WRONG,
     Explored,
-    Order,
+    Interleaving,
     Outcomes,
-    TooManyOrders,
-    WrongOrder,
+    TooManyInterleavings,
+    WrongInterleaving,
 )
 from receiptlab.interleaving.stepper import FAILED, WAITS, Caller, Player, Stage, greenlets, short
 
 LETTERS = "ABCD"
 LIMIT = 50_000
-"""How many orders are explored, unless told otherwise."""
+"""How many interleavings are explored, unless told otherwise."""
 MAX_STEPS = 500
 """The longest order."""
 
@@ -80,35 +80,41 @@ class Explorer:
         self._serial: dict[tuple, set] = {}
 
     def explore(self, limit: int = LIMIT) -> Explored:
-        """Run every order. Raises TooManyOrders when there are more than `limit`, and NotRepeatable."""
+        """Run every interleaving. Raises TooManyOrders when there are more than `limit`, and NotRepeatable."""
         told = (f"{caller.actor}: {caller.call}" for caller in self.callers)
-        orders = tuple(self._orders(limit))
-        return Explored(self.name, self.contract.NAME, tuple(told), tuple(self.contract.COUNTS), orders)
+        interleavings = tuple(self._interleavings(limit))
+        return Explored(
+            self.name, self.contract.NAME, tuple(told), tuple(self.contract.COUNTS), interleavings
+        )
 
-    def rerun(self, order: str) -> Run:
+    def rerun(self, interleaving: str) -> Run:
         """Run this one order again. The Run has a step for each letter: the statement that ran, failed or has
         to wait, and the counts as another connection sees them after it. Raises WrongOrder."""
-        watch = _Watch(self, order)
-        came = self._play(Given(order, self.players), watch=watch)
-        if len(came.order) < len(order):
-            raise WrongOrder(f"{order} is too long: all is over after {came.order or 'no step'}")
+        watch = _Watch(self, interleaving)
+        came = self._play(Given(interleaving, self.players), watch=watch)
+        if len(came.interleaving) < len(interleaving):
+            raise WrongInterleaving(
+                f"{interleaving} is too long: all is over after {came.interleaving or 'no step'}"
+            )
         return watch.run(came)
 
-    def _orders(self, limit: int) -> Iterator[Order]:
+    def _interleavings(self, limit: int) -> Iterator[Interleaving]:
         path = Path()
         for number in itertools.count(1):
             if number > limit:
-                raise TooManyOrders(f"there are more than {limit:,} orders; take fewer or shorter calls")
+                raise TooManyInterleavings(
+                    f"there are more than {limit:,} interleavings; take fewer or shorter calls"
+                )
             yield self._play(path)
             if not path.turn():
                 return
 
-    def _play(self, choose: Callable, watch: Callable | None = None) -> Order:
+    def _play(self, choose: Callable, watch: Callable | None = None) -> Interleaving:
         """Run one order on the file as it was: `choose` is given who can go on, and says who does."""
         players = self.players
         self._begin(players)
         try:
-            order, waits, met = self._steps(players, choose, watch)
+            interleaving, waits, met = self._steps(players, choose, watch)
             counts = self.stage.observer.counted()
             outcomes = tuple(_ended(player) for player in players)
             rows = self.stage.rows() if self.judge is None else ()
@@ -116,7 +122,9 @@ class Explorer:
         finally:
             for player in players:
                 player.leave()
-        return Order(order, outcomes, counts, self._verdict(outcomes, counts, rows, answers), waits, met)
+        return Interleaving(
+            interleaving, outcomes, counts, self._verdict(outcomes, counts, rows, answers), waits, met
+        )
 
     def _begin(self, players: Sequence[Player]) -> None:
         from greenlet import getcurrent
@@ -126,17 +134,17 @@ class Explorer:
             player.begin(getcurrent())
 
     def _steps(self, players: Sequence[Player], choose: Callable, watch: Callable | None) -> tuple:
-        order, waits, met = [], 0, False
+        interleaving, waits, met = [], 0, False
         while able := [player for player in players if player.outcome is None and not player.waiting]:
-            if len(order) == MAX_STEPS:
-                raise TooManyOrders(f"an order has more than {MAX_STEPS} steps; take shorter calls")
-            player = choose(len(order), able)
+            if len(interleaving) == MAX_STEPS:
+                raise TooManyInterleavings(f"an order has more than {MAX_STEPS} steps; take shorter calls")
+            player = choose(len(interleaving), able)
             others = [other for other in players if other is not player]
             met = met or any(other.db.in_transaction for other in others)
             held = player.db.in_transaction
             sql = player.pending
             player.go()
-            order.append(player.letter)
+            interleaving.append(player.letter)
             waits += player.came == WAITS
             released = held and not player.db.in_transaction
             if released or (self.every_retry and player.came != WAITS):
@@ -144,7 +152,7 @@ class Explorer:
                     other.waiting = False
             if watch is not None:
                 watch(player, sql)
-        return "".join(order), waits, met
+        return "".join(interleaving), waits, met
 
     def _verdict(self, outcomes: Outcomes, counts: tuple[int, ...], rows: tuple, answers: tuple) -> str:
         if any(word == "waiting" for word, _ in outcomes):
@@ -154,9 +162,9 @@ class Explorer:
         else:
             said = self.judge(counts, outcomes)
         failed = [reason for word, reason in outcomes if word == "failed"]
-        if said == SAFE and not all(reason.startswith("SQLITE_BUSY") for reason in failed):
+        if said == SERIALIZABLE and not all(reason.startswith("SQLITE_BUSY") for reason in failed):
             return WRONG  # a call that met a constraint, say, where it should have been refused or answered
-        return BUSY if said == SAFE and failed else said
+        return BUSY if said == SERIALIZABLE and failed else said
 
     def _against_turns(self, outcomes: Outcomes, rows: tuple, answers: tuple) -> str:
         """Compare with whole calls, one after another, of those that did not fail."""
@@ -166,8 +174,8 @@ class Explorer:
         known = self._serial[who]
         ended = tuple(outcomes[number] for number in who)
         if (ended, tuple(answers[number] for number in who), rows) in known:
-            return SAFE
-        return DOUBLED if _accepted(ended) > max(_accepted(each) for each, *_ in known) else WRONG
+            return SERIALIZABLE
+        return DUPLICATED if _accepted(ended) > max(_accepted(each) for each, *_ in known) else WRONG
 
     def _one_by_one(self, turns: Sequence[int]) -> tuple[Outcomes, tuple, tuple]:
         players = [self.players[number] for number in turns]
@@ -193,14 +201,14 @@ class Explorer:
 class _Watch:
     """Records the steps of one order."""
 
-    def __init__(self, explorer: Explorer, order: str) -> None:
+    def __init__(self, explorer: Explorer, interleaving: str) -> None:
         self.observer = explorer.stage.observer
         self.rows = Rows()
         self.rows.changes({"": self.observer.store.db})
         contract = explorer.contract
-        title = f"{explorer.name} in the order {order}"
+        title = f"{explorer.name} in the order {interleaving}"
         self.record = Recorder(
-            title, name=f"order-{order}", contract=contract.NAME, count_names=contract.COUNTS
+            title, name=f"order-{interleaving}", contract=contract.NAME, count_names=contract.COUNTS
         )
 
     def __call__(self, player: Player, sql: str) -> None:
@@ -222,11 +230,11 @@ class _Watch:
             changes=self.rows.changes({"": self.observer.store.db}),
         )
 
-    def run(self, came: Order) -> Run:
+    def run(self, came: Interleaving) -> Run:
         """The steps; the last one has what the order came to, unless that is safe."""
-        steps, harmed = self.record.steps, came.verdict != SAFE
+        steps, harmed = self.record.steps, came.verdict != SERIALIZABLE
         if harmed and steps:
-            steps[-1] = replace(steps[-1], harm=came.verdict)
+            steps[-1] = replace(steps[-1], anomaly=came.verdict)
         self.record.head["kind"] = "breaks" if harmed else "holds"
         return self.record.run()
 

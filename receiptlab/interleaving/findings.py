@@ -1,4 +1,4 @@
-"""What came of the orders that were explored, as plain data. `explorer` makes it."""
+"""What came of the interleavings that were explored, as plain data. `explorer` makes it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from receiptlab.errors import LabError
 
-SAFE, BUSY, DOUBLED, WRONG, DEADLOCK = "safe", "busy", "doubled", "wrong", "deadlock"
-VERDICTS = (SAFE, BUSY, DOUBLED, WRONG, DEADLOCK)
+SERIALIZABLE, BUSY, DUPLICATED, WRONG, DEADLOCK = "serializable", "busy", "duplicated", "wrong", "deadlock"
+VERDICTS = (SERIALIZABLE, BUSY, DUPLICATED, WRONG, DEADLOCK)
 """What an order comes to.
 
 safe       it ended as it should
 busy       a caller ended in a lock error; nothing else went wrong
-doubled    an effect happened twice
+duplicated    an effect happened twice
 wrong      it ended in another way than it may
 deadlock   every caller that was not at its end waited
 """
@@ -20,12 +20,12 @@ deadlock   every caller that was not at its end waited
 Outcomes = tuple[tuple[str, str], ...]
 
 
-class WrongOrder(LabError):
+class WrongInterleaving(LabError):
     """An order cannot be run: it has an unknown letter, or names somebody who cannot go on there."""
 
 
-class TooManyOrders(LabError):
-    """There are more orders than the limit. Nothing is said of those that were run."""
+class TooManyInterleavings(LabError):
+    """There are more interleavings than the limit. Nothing is said of those that were run."""
 
 
 class NotRepeatable(LabError):
@@ -33,12 +33,12 @@ class NotRepeatable(LabError):
 
 
 @dataclass(frozen=True)
-class Order:
+class Interleaving:
     """One order that was run: who was next at each step, how each call ended (word and reason, in the order
     of the letters; waiting where it never ended), and what is in the file. `waits` counts the steps at which
     somebody found the file locked; `met` says whether one came while another was inside a transaction."""
 
-    order: str
+    interleaving: str
     outcomes: Outcomes
     counts: tuple[int, ...]
     verdict: str
@@ -48,42 +48,42 @@ class Order:
 
 @dataclass(frozen=True)
 class Explored:
-    """Every order of these callers."""
+    """Every interleaving of these callers."""
 
     name: str
     contract: str
     callers: tuple[str, ...]
     count_names: tuple[str, ...]
-    orders: tuple[Order, ...]
+    interleavings: tuple[Interleaving, ...]
 
     @property
     def classes(self) -> dict[str, int]:
-        """How many orders came to each verdict; all verdicts are named."""
-        verdicts = [order.verdict for order in self.orders]
+        """How many interleavings came to each verdict; all verdicts are named."""
+        verdicts = [interleaving.verdict for interleaving in self.interleavings]
         return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
     @property
-    def witnesses(self) -> dict[str, Order]:
+    def witnesses(self) -> dict[str, Interleaving]:
         """The first order of each verdict that occurs."""
-        first: dict[str, Order] = {}
-        for order in self.orders:
-            first.setdefault(order.verdict, order)
+        first: dict[str, Interleaving] = {}
+        for interleaving in self.interleavings:
+            first.setdefault(interleaving.verdict, interleaving)
         return {verdict: first[verdict] for verdict in VERDICTS if verdict in first}
 
     @property
     def vacuous(self) -> bool:
         """True when in no order one came while another was inside a transaction: nothing was tried."""
-        return not any(order.met for order in self.orders)
+        return not any(interleaving.met for interleaving in self.interleavings)
 
     @property
     def clean(self) -> bool:
-        """True when every order is safe and the callers truly met."""
-        return not self.vacuous and set(self.witnesses) == {SAFE}
+        """True when every interleaving is safe and the callers truly met."""
+        return not self.vacuous and set(self.witnesses) == {SERIALIZABLE}
 
     def endings(self) -> list[tuple[str, Outcomes, tuple[int, ...], int, str]]:
-        """(verdict, outcomes, counts, how many orders, the first of them), a row each ending."""
+        """(verdict, outcomes, counts, how many interleavings, the first of them), a row each ending."""
         found: dict[tuple, list[str]] = {}
-        for each in self.orders:
-            found.setdefault((each.verdict, each.outcomes, each.counts), []).append(each.order)
-        rows = [(*ending, len(orders), orders[0]) for ending, orders in found.items()]
+        for each in self.interleavings:
+            found.setdefault((each.verdict, each.outcomes, each.counts), []).append(each.interleaving)
+        rows = [(*ending, len(interleavings), interleavings[0]) for ending, interleavings in found.items()]
         return sorted(rows, key=lambda row: VERDICTS.index(row[0]))

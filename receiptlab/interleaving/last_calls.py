@@ -1,6 +1,6 @@
-"""The last calls of a case, made at once, in every order of their statements.
+"""The last calls of a case, made at once, in every interleaving of their statements.
 
-What `play --orders` does. The calls before them are played as they stand; the last ones begin together on
+What `play --interleavings` does. The calls before them are played as they stand; the last ones begin together on
 the file as it is then, each over a connection of its own. See `interleaving.explorer`.
 """
 
@@ -18,7 +18,7 @@ from receiptlab.experiment.player import played
 from receiptlab.experiment.run import Run
 from receiptlab.faults.tampering import TAMPERING
 from receiptlab.interleaving.explorer import LETTERS, Explorer
-from receiptlab.interleaving.findings import SAFE, Explored
+from receiptlab.interleaving.findings import SERIALIZABLE, Explored
 from receiptlab.interleaving.stepper import Caller
 
 _NOT_ONE = {
@@ -26,7 +26,7 @@ _NOT_ONE = {
     "stage": "stages what its actor classified before, over a connection that is gone; write deliver",
     "scrub": "packs the whole file; it cannot be made at once",
 }
-"""Calls whose orders could not be judged."""
+"""Calls whose interleavings could not be judged."""
 
 
 def begin(case: Case, last: int) -> tuple[Run, Explorer]:
@@ -47,9 +47,9 @@ def begin(case: Case, last: int) -> tuple[Run, Explorer]:
 def _last(case: Case, last: int) -> tuple[Call, ...]:
     calls = case.calls[-last:]
     if not 2 <= last <= len(LETTERS):
-        raise CaseError(f"--orders takes 2 to {len(LETTERS)} calls, not {last}")
+        raise CaseError(f"--interleavings takes 2 to {len(LETTERS)} calls, not {last}")
     if len(calls) < last:
-        raise CaseError(f"{case.name}: has {len(calls)} calls, --orders wants the last {last}")
+        raise CaseError(f"{case.name}: has {len(calls)} calls, --interleavings wants the last {last}")
     if len({call.actor for call in calls}) < last:
         raise CaseError(f"{case.name}: the last {last} calls must be of different actors, to be made at once")
     for call in calls:
@@ -76,19 +76,19 @@ def _as_left(content: sqlite3.Connection, contract: Contract) -> None:
 
 
 def endings(found: Explored) -> Iterator[tuple[object, ...]]:
-    """A row each ending: verdict, how each call ended, counts, how many orders, and the first of them."""
-    for verdict, outcomes, counts, orders, first in found.endings():
+    """A row each ending: verdict, how each call ended, counts, how many interleavings, and the first of them."""
+    for verdict, outcomes, counts, interleavings, first in found.endings():
         words = [f"{word} ({why})" if why else word for word, why in outcomes]
-        yield (verdict, *words, " ".join(map(str, counts)), orders, first)
+        yield (verdict, *words, " ".join(map(str, counts)), interleavings, first)
 
 
 def findings(found: Explored, file: str, last: int) -> list[str]:
     """What is not as it should be, a line each, with the command that runs it again."""
-    again = f"python -m receiptlab play {file} --orders {last} --order"
+    again = f"python -m receiptlab play {file} --interleavings {last} --interleaving"
     told = [
-        f"{verdict}: run it again with  {again} {order.order}"
-        for verdict, order in found.witnesses.items()
-        if verdict != SAFE
+        f"{verdict}: run it again with  {again} {interleaving.interleaving}"
+        for verdict, interleaving in found.witnesses.items()
+        if verdict != SERIALIZABLE
     ]
     if found.vacuous:
         told.append("vacuous: in no order one of the calls came while another was inside a transaction")

@@ -62,7 +62,7 @@ def greenlets() -> tuple[type, type]:
         from greenlet import GreenletExit, greenlet
     except ImportError:
         raise NoGreenlet(
-            "orders need the package greenlet; install it with: pip install 'receiptlab[hazards]'"
+            "interleavings need the package greenlet; install it with: pip install 'receiptlab[hazards]'"
         ) from None
     return greenlet, GreenletExit
 
@@ -97,7 +97,7 @@ class Player:
         self.letter, self.caller, self.store = letter, caller, store
         self.db = store.db
         self.db.execute("PRAGMA synchronous = OFF")
-        self.db.execute("PRAGMA wal_autocheckpoint = 0")  # the file is tidied between orders alone
+        self.db.execute("PRAGMA wal_autocheckpoint = 0")  # the file is tidied between interleavings alone
         self._new = lambda: contract(store, guards)
         self._greenlet, self._exit = greenlets()
 
@@ -196,7 +196,7 @@ class Stage:
         """Make the file what it was: every row of every table, and nothing else."""
         db = self.home.db
         if self._schema() != self.schema:
-            raise ValueError("a caller changed the schema; only rows are put back between orders")
+            raise ValueError("a caller changed the schema; only rows are put back between interleavings")
         with self.home.write():
             for sql, row in self._back:
                 db.execute(sql, row or ())

@@ -12,7 +12,7 @@ LARGEST = 2**63 - 1
 Rule = Callable[[object], bool]
 
 
-class Told(NamedTuple):
+class Expected(NamedTuple):
     """How a call ended, by the same words as a contract's."""
 
     word: str
@@ -25,26 +25,26 @@ class No(Exception):
     """The model refuses."""
 
     def __init__(self, reason: str, *fields: str) -> None:
-        self.told = Told("refused", reason, fields)
+        self.told = Expected("refused", reason, fields)
 
 
 class Wrong(Exception):
     """The model takes no such argument, in the state that it is in."""
 
     def __init__(self, argument: str) -> None:
-        self.told = Told("invalid", argument)
+        self.told = Expected("invalid", argument)
 
 
-def accepted(**facts: object) -> Told:
-    return Told("accepted", facts=facts)
+def accepted(**facts: object) -> Expected:
+    return Expected("accepted", facts=facts)
 
 
-def replayed(**facts: object) -> Told:
-    return Told("replayed", facts=facts)
+def replayed(**facts: object) -> Expected:
+    return Expected("replayed", facts=facts)
 
 
-def read(**facts: object) -> Told:
-    return Told("read", facts=facts)
+def read(**facts: object) -> Expected:
+    return Expected("read", facts=facts)
 
 
 def name(value: object) -> bool:
@@ -96,17 +96,17 @@ class Model:
     actor = ""
     """Who calls. What an actor has in hand is nobody else's."""
 
-    def call(self, actor: str, call: str, args: dict) -> Told:
+    def call(self, actor: str, call: str, args: dict) -> Expected:
         """Make the call. A call that is refused or invalid must have changed nothing."""
         self.actor = actor
         if argument := self.wrong(call, args):
-            return Told("invalid", argument)
+            return Expected("invalid", argument)
         try:
             return getattr(self, call)(**args)
         except (No, Wrong) as ended:
             return ended.told
 
-    def interrupted(self, actor: str, call: str, args: dict, fault: str) -> tuple[Model, Told]:
+    def interrupted(self, actor: str, call: str, args: dict, fault: str) -> tuple[Model, Expected]:
         """The model after a call whose answer is lost before or after its commit, and how that call ended.
         A call that commits nothing comes to neither point, and ends as it would."""
         after = copy.deepcopy(self)
@@ -116,7 +116,7 @@ class Model:
             return after, told
         if fault == "before_commit":
             self.keep(after)
-        return self if fault == "before_commit" else after, Told("unknown", fault)
+        return self if fault == "before_commit" else after, Expected("unknown", fault)
 
     def keep(self, after: Model) -> None:
         """The call was rolled back: take over from `after` what is in no file and changed all the same."""

@@ -10,7 +10,7 @@ from receiptlab.contracts.intake.items import identity_of
 from receiptlab.faults.seeded import Draw
 from receiptlab.models.base import LARGEST, Model
 from receiptlab.models.pair import REOPEN, Step
-from receiptlab.store import POINTS
+from receiptlab.store import FAILPOINTS
 from receiptlab.values import sha256
 
 ACTORS = ("a", "b")
@@ -20,14 +20,14 @@ IDENTITIES = tuple(identity_of("explicit", "x", name, "x") for name in NAMES)
 
 WEIGHTS = {
     "owner": {
-        **{"add": 3, "claim": 5, "accept": 7, "cancel": 1, "set_authority": 1, "look": 1},
+        **{"add": 3, "claim": 5, "accept": 7, "cancel": 1, "set_authority": 1, "get": 1},
         **{"renew": 2, "release": 1, "find": 2},
     },
     "retention": {"execute": 6, "expire_result": 3, "close_and_collect": 1, "effects": 1},
     "intake": {"classify": 5, "stage": 5, "deliver": 4, "sweep": 3, "erase_identity": 1},
     "work": {
         **{"deliver": 5, "next": 5, "complete": 4, "fail": 4, "renew": 2, "acquire": 2, "reserve": 3},
-        **{"requeue": 4, "acquire_sweep": 3, "sweep": 3, "look": 1, "dead": 1, "counts": 1},
+        **{"requeue": 4, "acquire_sweep": 3, "sweep": 3, "get": 1, "dead": 1, "counts": 1},
         **{"discard": 2, "discard_dead": 1, "reset_ahead": 2, "history": 1, "ahead": 1},
     },
     "receiver": {"register": 2, "apply": 8, "issue": 1, "look_up": 1, "known": 1},
@@ -99,7 +99,7 @@ def _fault(model: Model, draw: Draw, call: str) -> str:
     """`next` is two transactions, and what is not weighted here may be none: these get no fault."""
     if call == "next" or call not in WEIGHTS[model.NAME] or not draw.chance(12):
         return ""
-    return draw.among(POINTS)
+    return draw.among(FAILPOINTS)
 
 
 def _drawn(model: Model, draw: Draw) -> str:

@@ -6,9 +6,9 @@ import hashlib
 from typing import ClassVar
 
 from receiptlab.models.base import (
+    Expected,
     Model,
     No,
-    Told,
     Wrong,
     accepted,
     digest,
@@ -74,7 +74,7 @@ class IntakeModel(Model):
         self.receipts: dict[str, dict] = {}
         self.revisions: dict[str, list[dict]] = {}
         self.outbox: list[tuple] = []
-        self.owed = 0
+        self.pending = 0
         self.in_hand: dict[str, dict] = {}
 
     def reopen(self) -> None:
@@ -86,8 +86,8 @@ class IntakeModel(Model):
 
     def owe(self, topic: str, subject: str, now: int) -> None:
         """The id is one that no row had before."""
-        self.owed += 1
-        self.outbox.append((self.owed, topic, subject, now))
+        self.pending += 1
+        self.outbox.append((self.pending, topic, subject, now))
 
     def find(self, named: dict, digest: str) -> dict:
         """Exactly one of five findings (I-3)."""
@@ -110,11 +110,11 @@ class IntakeModel(Model):
         head = {"head_revision": row["head"], "head_digest": self._head(row)}
         return {"found": "changed", "on": self._on(row), "used": False} | head | item
 
-    def classify(self, digest, **named) -> Told:
+    def classify(self, digest, **named) -> Expected:
         found = self.in_hand[self.actor] = self.find(named, digest)
         return read(**{part: told for part, told in found.items() if part not in ("item", "on", "used")})
 
-    def stage(self, decision, reference, retain_until, tombstone_until, now) -> Told:
+    def stage(self, decision, reference, retain_until, tombstone_until, now) -> Expected:
         found = self.in_hand.get(self.actor, {"found": "nothing"})
         if decision not in FITS.get(found["found"], ()):
             raise No("not-classified")
@@ -122,7 +122,7 @@ class IntakeModel(Model):
         self.owe("delivery", found["item"]["identity"], now)
         return accepted(identity=found["item"]["identity"], revision=number)
 
-    def deliver(self, digest, changed_as, reference, retain_until, tombstone_until, now, **named) -> Told:
+    def deliver(self, digest, changed_as, reference, retain_until, tombstone_until, now, **named) -> Expected:
         found = self.find(named, digest)
         if found["found"] == "erased":
             raise No("erased")
@@ -187,7 +187,7 @@ class IntakeModel(Model):
     def _on(self, row) -> tuple | None:
         return None if row is None else (row["head"], row["revisions"], self._head(row))
 
-    def sweep(self, limit, now) -> Told:
+    def sweep(self, limit, now) -> Expected:
         """What is compacted here is not removed here: at most one step a sweep."""
         rows = [self.receipts[identity] for identity in sorted(self.receipts)]
         rows.sort(key=lambda row: (row["tombstone_until"] or 0, row["identity"]))
@@ -211,31 +211,31 @@ class IntakeModel(Model):
     def left(self, namespaces: set[str]) -> None:
         """Hook for the work model: a receipt of each of these namespaces was erased or removed."""
 
-    def erase_identity(self, now, **named) -> Told:
+    def erase_identity(self, now, **named) -> Expected:
         return self._erase([identity_of(*named.values())], now)
 
-    def erase_namespace(self, tenant, namespace, now) -> Told:
+    def erase_namespace(self, tenant, namespace, now) -> Expected:
         return self._erase(self._of(tenant=tenant, namespace=namespace), now)
 
-    def erase_tenant(self, tenant, now) -> Told:
+    def erase_tenant(self, tenant, now) -> Expected:
         return self._erase(self._of(tenant=tenant), now)
 
-    def erase_digest(self, identity, now) -> Told:
+    def erase_digest(self, identity, now) -> Expected:
         return self._erase([identity], now)
 
-    def erasures(self, after, limit) -> Told:
+    def erasures(self, after, limit) -> Expected:
         told = [row for row in self.outbox if row[1] == "erased" and row[0] > after]
         ids, identities, times = ([row[part] for row in told[:limit]] for part in (0, 2, 3))
         return read(ids=ids, identities=identities, times=times, more=len(told) > limit)
 
-    def scrub(self) -> Told:
+    def scrub(self) -> Expected:
         return accepted(done=True)
 
     def _of(self, **named) -> list[str]:
         rows = self.receipts.values()
         return [row["identity"] for row in rows if named.items() <= row.items()]
 
-    def _erase(self, identities: list[str], now: int) -> Told:
+    def _erase(self, identities: list[str], now: int) -> Expected:
         """Only the identity and the time are left, also in the outbox, which announces the erasure."""
         erased = 0
         for identity in sorted(identities):

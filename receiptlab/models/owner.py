@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from receiptlab.models.base import (
     LARGEST,
+    Expected,
     Model,
     No,
-    Told,
     accepted,
     digest,
     name,
@@ -41,7 +41,7 @@ class OwnerModel(Model):
         "renew": "now until scope work actor fence",
         "release": "scope work actor fence now",
         "find": "scope key epoch policy",
-        "look": "scope work",
+        "get": "scope work",
     }
     STATE: ClassVar = {
         "work": "SELECT * FROM work",
@@ -55,7 +55,7 @@ class OwnerModel(Model):
         self.commands: dict[tuple, dict] = {}
         self.outbox: list[tuple] = []
 
-    def add(self, scope, work, revision, epoch, policy, now) -> Told:
+    def add(self, scope, work, revision, epoch, policy, now) -> Expected:
         if (scope, work) in self.works:
             raise No("exists")
         revoked = max((row["revoked"] for row in self._scope(scope)), default=0)
@@ -73,7 +73,7 @@ class OwnerModel(Model):
             return "until"
         return super().wrong(call, args)
 
-    def claim(self, scope, work, actor, now, until) -> Told:
+    def claim(self, scope, work, actor, now, until) -> Expected:
         row = self._found(scope, work)
         if row["revoked"]:
             raise No("revoked")
@@ -85,7 +85,7 @@ class OwnerModel(Model):
         row["changed_at"] = now
         return accepted(scope=scope, work=work, holder=actor, fence=row["fence"], until=until)
 
-    def accept(self, now, **command) -> Told:
+    def accept(self, now, **command) -> Expected:
         row, key = self._found(command["scope"], command["work"]), (command["scope"], command["key"])
         if row["revoked"]:
             raise No("revoked")
@@ -112,7 +112,7 @@ class OwnerModel(Model):
         if command["revision"] != row["revision"]:
             raise No("revision")
 
-    def _finish(self, row, key, command, now) -> Told:
+    def _finish(self, row, key, command, now) -> Expected:
         row |= {"revision": row["revision"] + 1, "results": row["results"] + 1, "changed_at": now}
         row |= {"state": "result-recorded", "holder": None, "expires_at": None}
         number = len(self.receipts) + 1
@@ -122,32 +122,32 @@ class OwnerModel(Model):
         self.outbox.append((len(self.outbox) + 1, "result-recorded", str(number), now))
         return accepted(**self.receipts[key])
 
-    def cancel(self, scope, work, now) -> Told:
+    def cancel(self, scope, work, now) -> Expected:
         row = self._found(scope, work)
         if row["state"] == "result-recorded":
             raise No("state")
         row |= {"state": "cancelled", "changed_at": now}
         return accepted()
 
-    def set_authority(self, scope, work, epoch, policy, now) -> Told:
+    def set_authority(self, scope, work, epoch, policy, now) -> Expected:
         self._found(scope, work).update(epoch=epoch, policy=policy, changed_at=now)
         return accepted()
 
-    def revoke(self, scope, now) -> Told:
+    def revoke(self, scope, now) -> Expected:
         if not self._scope(scope):
             raise No("not-found")
         for row in self._scope(scope):
             row |= {"revoked": 1, "changed_at": now}
         return accepted()
 
-    def renew(self, scope, work, actor, fence, now, until) -> Told:
+    def renew(self, scope, work, actor, fence, now, until) -> Expected:
         row = self._held(scope, work, actor, fence)
         if row["expires_at"] <= now:
             raise No("expired")
         row |= {"expires_at": max(row["expires_at"], until), "changed_at": now}
         return accepted(scope=scope, work=work, holder=actor, fence=fence, until=row["expires_at"])
 
-    def release(self, scope, work, actor, fence, now) -> Told:
+    def release(self, scope, work, actor, fence, now) -> Expected:
         row = self._held(scope, work, actor, fence)
         row |= {"holder": None, "expires_at": None, "state": "ready", "changed_at": now}
         return accepted()
@@ -164,7 +164,7 @@ class OwnerModel(Model):
             raise No("holder")
         return row
 
-    def find(self, scope, key, epoch, policy) -> Told:
+    def find(self, scope, key, epoch, policy) -> Expected:
         if any(row["revoked"] for row in self._scope(scope)):
             raise No("revoked")
         receipt = self.receipts.get((scope, key))
@@ -173,7 +173,7 @@ class OwnerModel(Model):
             raise No("not-found")
         return read(**receipt)
 
-    def look(self, scope, work) -> Told:
+    def get(self, scope, work) -> Expected:
         return read(**self._found(scope, work))
 
     def _found(self, scope, work) -> dict:

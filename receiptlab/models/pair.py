@@ -11,7 +11,7 @@ from pathlib import Path
 from receiptlab.contracts.base import Contract
 from receiptlab.errors import LabError
 from receiptlab.faults.failpoints import fault as injected
-from receiptlab.models.base import Model, Told
+from receiptlab.models.base import Expected, Model
 from receiptlab.outcomes import attempt
 from receiptlab.store import Store
 
@@ -55,7 +55,7 @@ class Pair:
 
     def __enter__(self) -> Pair:
         self.folder = tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True)
-        self.path = Path(self.folder.name) / "fixture.db"
+        self.path = Path(self.folder.name) / "receipts.db"
         self.path.write_bytes(_blank(self.contract))
         self.observer = self._open(None)
         return self
@@ -65,7 +65,7 @@ class Pair:
         self.observer.store.close()
         self.folder.cleanup()
 
-    def step(self, actor: str, call: str, args: dict, fault: str = "") -> Told:
+    def step(self, actor: str, call: str, args: dict, fault: str = "") -> Expected:
         """Make the call on both and compare: the answer, the counts, the leases, and every row. Returns what
         the model told. Raises Disagreement."""
         self.steps.append((actor, call, args, fault))
@@ -73,7 +73,7 @@ class Pair:
             self._reopen()
             self.model.reopen()
             self.lines.append({"actor": actor, "call": call})
-            return Told("read")
+            return Expected("read")
         told = self._told(actor, call, args, fault)
         line = {"actor": actor, "call": call, "args": args, "expect": self._expected(told)}
         self.lines.append(line | ({"fault": fault} if told.word == "unknown" else {}))
@@ -87,13 +87,13 @@ class Pair:
         head = {"format": 1, "case": self.title, "contract": self.contract.NAME, "expected": "holds"}
         return "".join(json.dumps(line) + "\n" for line in (head, *self.lines))
 
-    def _told(self, actor: str, call: str, args: dict, fault: str) -> Told:
+    def _told(self, actor: str, call: str, args: dict, fault: str) -> Expected:
         if not fault:
             return self.model.call(actor, call, args)
         self.model, told = self.model.interrupted(actor, call, args, fault)
         return told
 
-    def _made(self, actor: str, call: str, args: dict, fault: str) -> Told:
+    def _made(self, actor: str, call: str, args: dict, fault: str) -> Expected:
         if actor not in self.actors:
             self.actors[actor] = self._open(self.guards)
         contract = self.actors[actor]
@@ -102,10 +102,10 @@ class Pair:
             with injected(contract.store, fault) if fault else contextlib.nullcontext():
                 outcome = attempt(getattr(on, call), **args)
         except Exception as error:  # a broken contract may fail in any way
-            return Told(f"raised {type(error).__name__}: {error}")
-        return Told(outcome.word, outcome.reason, tuple(outcome.fields), outcome.facts())
+            return Expected(f"raised {type(error).__name__}: {error}")
+        return Expected(outcome.word, outcome.reason, tuple(outcome.fields), outcome.facts())
 
-    def _expected(self, told: Told) -> dict:
+    def _expected(self, told: Expected) -> dict:
         """What a case file says of it. An answer that is nested deeper than a case may be is left out."""
         answer = {name: fact for name, fact in told.facts.items() if name != "writers"}
         expect = {"outcome": told.word, "reason": told.reason, "counts": list(self.model.counted())}
@@ -144,8 +144,8 @@ def _sorted(rows: list[tuple]) -> list[tuple]:
     return sorted(rows, key=repr)
 
 
-def _differing(wanted: Told, was: Told) -> list[str]:
-    pairs = zip(Told._fields, wanted, was, strict=True)
+def _differing(wanted: Expected, was: Expected) -> list[str]:
+    pairs = zip(Expected._fields, wanted, was, strict=True)
     return [f"{what}: expected {each}, got {got}" for what, each, got in pairs if _plain(each) != _plain(got)]
 
 

@@ -7,9 +7,9 @@ import json
 from typing import ClassVar
 
 from receiptlab.models.base import (
+    Expected,
     Model,
     No,
-    Told,
     accepted,
     digest,
     name,
@@ -54,7 +54,7 @@ class ReceiverModel(Model):
         self.refusals: dict[tuple, list[int]] = {}
         self.issued: dict[tuple, tuple] = {}
 
-    def register(self, owner, instance, now) -> Told:
+    def register(self, owner, instance, now) -> Expected:
         writers = self.writers.get(owner, [])
         for number, writer in enumerate(writers, 1):
             if writer["instance"] == instance:
@@ -67,7 +67,7 @@ class ReceiverModel(Model):
         self.writers[owner] = [*writers, new]
         return accepted(owner=owner, generation=len(writers) + 1, instance=instance)
 
-    def apply(self, owner, generation, instance, key, now, **effect) -> Told:
+    def apply(self, owner, generation, instance, key, now, **effect) -> Expected:
         """A refusal is recorded with its reason, and counted when it comes again."""
         try:
             return self._apply(owner, generation, instance, key, effect, now)
@@ -77,7 +77,7 @@ class ReceiverModel(Model):
             same[0], same[2] = same[0] + 1, now
             raise
 
-    def _apply(self, owner, generation, instance, key, effect, now) -> Told:
+    def _apply(self, owner, generation, instance, key, effect, now) -> Expected:
         self._writes(owner, generation, instance)
         if (owner, key) in self.effects:
             kept = self.effects[owner, key]
@@ -90,7 +90,7 @@ class ReceiverModel(Model):
         self.effects[owner, key] = {"answer": answer, "named": effect}
         return accepted(**answer)
 
-    def issue(self, owner, generation, instance, enforced, now) -> Told:
+    def issue(self, owner, generation, instance, enforced, now) -> Expected:
         self._writes(owner, generation, instance)
         if (owner, generation) in self.issued:
             number, document, _ = self.issued[owner, generation]
@@ -100,12 +100,12 @@ class ReceiverModel(Model):
         self.issued[owner, generation] = (len(self.issued) + 1, document, now)
         return accepted(**_receipt(len(self.issued), document))
 
-    def look_up(self, owner, key) -> Told:
+    def look_up(self, owner, key) -> Expected:
         if (owner, key) not in self.effects:
             raise No("not-found")
         return read(**self.effects[owner, key]["answer"])
 
-    def known(self, owner, subject) -> Told:
+    def known(self, owner, subject) -> Expected:
         return read(**{part: self._highest(owner, subject, part) for part in ("fence", "revision")})
 
     def _writes(self, owner, generation, instance) -> None:

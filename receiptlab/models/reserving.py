@@ -4,7 +4,7 @@ W-10). `work` is the whole.
 
 from __future__ import annotations
 
-from receiptlab.models.base import Model, No, Told, accepted
+from receiptlab.models.base import Expected, Model, No, accepted
 from receiptlab.models.intake import IntakeModel
 
 TEN_SECONDS = 10_000
@@ -24,7 +24,7 @@ class ReservingModel(Model):
         self.leased: dict[tuple, dict] = {}
         self.effects: list[tuple] = []
 
-    def acquire(self, namespace, processor, worker, now) -> Told:
+    def acquire(self, namespace, processor, worker, now) -> Expected:
         token, holder, until = self._lease((namespace, processor))
         if holder is not None and now < until <= now + TEN_SECONDS:
             raise No("busy")
@@ -32,10 +32,10 @@ class ReservingModel(Model):
         told = {"namespace": namespace, "processor": processor, "holder": worker}
         return accepted(**told, token=token + 1, until=now + TEN_SECONDS)
 
-    def acquire_sweep(self, worker, now) -> Told:
+    def acquire_sweep(self, worker, now) -> Expected:
         return self.acquire(*SWEEP, worker, now)
 
-    def reserve(self, namespace, processor, worker, token, limit, hold_for, max_attempts, now) -> Told:
+    def reserve(self, namespace, processor, worker, token, limit, hold_for, max_attempts, now) -> Expected:
         self._under_lease((namespace, processor), token, now)
         due = [
             row
@@ -44,13 +44,13 @@ class ReservingModel(Model):
             and row["due"] is not None
             and row["due"] <= now
         ]
-        claims, buried = [], []
+        claims, dead_letters = [], []
         for row in sorted(due, key=_oldest)[:limit]:
             if row["state"] == "claimed":
                 self._close(row, "expired", now)
             if _spent(row, max_attempts):
-                self._bury(row, now)
-                buried.append(row["work"])
+                self._to_dead_letters(row, now)
+                dead_letters.append(row["work"])
                 continue
             row |= {"state": "claimed", "due": now + hold_for, "fence": row["fence"] + 1}
             row |= {"attempts": row["attempts"] + 1, "holder": worker, "changed_at": now}
@@ -58,27 +58,29 @@ class ReservingModel(Model):
             claims.append(row)
         self._give_back((namespace, processor))
         told = {"works": "work", "fences": "fence", "attempts": "attempts"}
-        return accepted(**{each: [row[part] for row in claims] for each, part in told.items()}, buried=buried)
+        return accepted(
+            **{each: [row[part] for row in claims] for each, part in told.items()}, dead_letters=dead_letters
+        )
 
-    def next(self, namespace, processor, worker, limit, hold_for, max_attempts, now) -> Told:
+    def next(self, namespace, processor, worker, limit, hold_for, max_attempts, now) -> Expected:
         token = self.acquire(namespace, processor, worker, now).facts["token"]
         return self.reserve(namespace, processor, worker, token, limit, hold_for, max_attempts, now)
 
-    def sweep(self, worker, token, limit, max_attempts, now) -> Told:
+    def sweep(self, worker, token, limit, max_attempts, now) -> Expected:
         self._under_lease(SWEEP, token, now)
         ended = [row for row in self.works.values() if row["state"] == "claimed" and row["due"] <= now]
         spent = [row for row in self.works.values() if row["state"] == "failed"]
         spent = [row for row in spent if _spent(row, max_attempts)]
         spent.sort(key=lambda row: (row["attempts"], row["work"]))
         found = [sorted(ended, key=_oldest)[:limit], spent[:limit]]
-        expired = buried = 0
+        expired = dead_letters = 0
         for row in found[0] + found[1]:
             ended = row["state"] == "claimed"
             if ended:
                 self._close(row, "expired", now)
             if _spent(row, max_attempts):
-                self._bury(row, now)
-                buried += 1
+                self._to_dead_letters(row, now)
+                dead_letters += 1
             else:
                 self._move(row, "failed", row["due"], now)
             expired += ended
@@ -86,7 +88,7 @@ class ReservingModel(Model):
         more = limit in (*map(len, found), *receipts.values())
         if not more:
             self._give_back(SWEEP)
-        return accepted(expired=expired, buried=buried, **receipts, more=more)
+        return accepted(expired=expired, dead_letters=dead_letters, **receipts, more=more)
 
     def _lease(self, on: tuple) -> tuple:
         return self.leased.get(on) or self.leased.get(REMOVED, (0, None, 0))
@@ -105,7 +107,7 @@ class ReservingModel(Model):
         if state in ("done", "discarded"):
             self.intake.receipts[row["identity"]]["unsettled"] -= 1
 
-    def _bury(self, row: dict, now: int) -> None:
+    def _to_dead_letters(self, row: dict, now: int) -> None:
         """A dead letter: it keeps its receipt whole, and a message announces it."""
         self._move(row, "dead", None, now)
         self.intake.owe("dead-letter", row["identity"], now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import ClassVar
 
-from receiptlab.models.base import Model, No, Told, accepted, name, read, replayed, size, whole
+from receiptlab.models.base import Expected, Model, No, accepted, name, read, replayed, size, whole
 
 
 class RetentionModel(Model):
@@ -34,7 +34,7 @@ class RetentionModel(Model):
         self.receipts: dict[tuple, dict] = {}
         self.closed: dict[str, tuple[int, int]] = {}
 
-    def execute(self, namespace, epoch, operation, payload, now) -> Told:
+    def execute(self, namespace, epoch, operation, payload, now) -> Expected:
         key, digest = (namespace, epoch, operation), hashlib.sha256(payload.encode()).hexdigest()
         self._open(namespace, epoch)
         if key in self.receipts:
@@ -49,7 +49,7 @@ class RetentionModel(Model):
         self.receipts[key] = {"digest": digest, "result": result, "changed_at": now}
         return accepted(**result)
 
-    def expire_result(self, namespace, epoch, operation, now) -> Told:
+    def expire_result(self, namespace, epoch, operation, now) -> Expected:
         self._open(namespace, epoch)
         kept = self.receipts.get((namespace, epoch, operation))
         if kept is None:
@@ -59,7 +59,7 @@ class RetentionModel(Model):
         kept |= {"result": None, "changed_at": now}
         return accepted(digest=kept["digest"])
 
-    def close_and_collect(self, namespace, through, now) -> Told:
+    def close_and_collect(self, namespace, through, now) -> Expected:
         before, _ = self.closed.get(namespace, (-1, 0))
         if through < before:
             raise No("boundary")
@@ -71,7 +71,7 @@ class RetentionModel(Model):
         self.closed[namespace] = (through, now)
         return accepted(closed_through=through, collected=len(gone))
 
-    def effects(self, namespace, epoch, operation) -> Told:
+    def effects(self, namespace, epoch, operation) -> Expected:
         key = (namespace, epoch, operation)
         return read(digests=[effect[3] for effect in self.happened if effect[:3] == key])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import ClassVar
 
-from receiptlab.models.base import No, Told, accepted, digest, name, read, size, whole
+from receiptlab.models.base import Expected, No, accepted, digest, name, read, size, whole
 from receiptlab.models.intake import IntakeModel
 from receiptlab.models.reserving import REMOVED, ReservingModel
 
@@ -47,7 +47,7 @@ class WorkModel(ReservingModel):
         "discard_dead": "keep_for limit now",
         "reset_ahead": "horizon limit now",
         "sweep": "worker token limit max_attempts now",
-        "look": "work",
+        "get": "work",
         "history": "work",
         "ahead": "horizon now",
         "dead": "after limit",
@@ -64,7 +64,7 @@ class WorkModel(ReservingModel):
 
     def deliver(
         self, processor, processor_revision, retain_until, tombstone_until, now, digest, **named
-    ) -> Told:
+    ) -> Expected:
         delivery = {"key_kind": "explicit", **named, "digest": digest, "changed_as": "revision"}
         horizons = {"retain_until": retain_until, "tombstone_until": tombstone_until, "now": now}
         told = self.intake.deliver(**delivery, reference="", **horizons)
@@ -88,12 +88,12 @@ class WorkModel(ReservingModel):
         receipt["unsettled"] += 1
         return 1
 
-    def renew(self, work, fence, hold_for, now) -> Told:
+    def renew(self, work, fence, hold_for, now) -> Expected:
         row = self._claimed(work, fence, now)
         row |= {"due": max(row["due"], now + hold_for), "changed_at": now}
         return accepted(work=work, state="claimed", due=row["due"])
 
-    def complete(self, work, fence, reference, now) -> Told:
+    def complete(self, work, fence, reference, now) -> Expected:
         row = self._claimed(work, fence, now, done="already-done")
         self._close(row, "done", now)
         self._move(row, "done", None, now)
@@ -102,7 +102,7 @@ class WorkModel(ReservingModel):
         self.intake.owe("done", row["identity"], now)
         return accepted(work=work, state="done", due=None)
 
-    def fail(self, work, fence, error, detail, max_attempts, base, cap, now) -> Told:
+    def fail(self, work, fence, error, detail, max_attempts, base, cap, now) -> Expected:
         row = self._claimed(work, fence, now)
         self._close(row, "failed", now, error, detail)
         dead = row["attempts"] >= max_attempts
@@ -112,7 +112,7 @@ class WorkModel(ReservingModel):
             self.intake.owe("dead-letter", row["identity"], now)
         return accepted(work=work, state=row["state"], due=due)
 
-    def requeue(self, work, now) -> Told:
+    def requeue(self, work, now) -> Expected:
         row = self._row(work)
         if row["state"] != "dead":
             raise No("not-dead")
@@ -120,14 +120,14 @@ class WorkModel(ReservingModel):
         self._move(row, "pending", now, now)
         return accepted(work=work, state="pending", due=now)
 
-    def discard(self, work, now) -> Told:
+    def discard(self, work, now) -> Expected:
         row = self._row(work)
         if row["state"] != "dead":
             raise No("not-dead")
         self._move(row, "discarded", None, now)
         return accepted(work=work, state="discarded", due=None)
 
-    def discard_dead(self, keep_for, limit, now) -> Told:
+    def discard_dead(self, keep_for, limit, now) -> Expected:
         """Those that have been dead for long enough, longest first."""
         dead = [row for row in self.works.values() if row["state"] == "dead"]
         dead = [row for row in dead if row["changed_at"] + keep_for <= now]
@@ -136,7 +136,7 @@ class WorkModel(ReservingModel):
             self._move(row, "discarded", None, now)
         return accepted(discarded=len(dead[:limit]), more=len(dead) >= limit)
 
-    def reset_ahead(self, horizon, limit, now) -> Told:
+    def reset_ahead(self, horizon, limit, now) -> Expected:
         """Due now; a claim ends, counts as an attempt, and its fence rises."""
         rows = sorted(self._ahead(horizon, now), key=lambda row: (row["state"], row["due"], row["work"]))
         for row in rows[:limit]:
@@ -147,7 +147,7 @@ class WorkModel(ReservingModel):
             self._move(row, "failed" if claimed else row["state"], now, now)
         return accepted(works=[row["work"] for row in rows[:limit]], more=len(rows) >= limit)
 
-    def ahead(self, horizon, now) -> Told:
+    def ahead(self, horizon, now) -> Expected:
         told: dict[str, list[int]] = {}
         for row in self._ahead(horizon, now):
             count, latest = told.get(what := f"{row['processor']} {row['state']}", (0, 0))
@@ -157,23 +157,23 @@ class WorkModel(ReservingModel):
     def _ahead(self, horizon: int, now: int) -> list[dict]:
         return [row for row in self.works.values() if row["due"] is not None and row["due"] > now + horizon]
 
-    def look(self, work) -> Told:
+    def get(self, work) -> Expected:
         row = self._row(work)
         history = [attempt["result"] for attempt in self.history_of[work]]
         return read(**{part: row[part] for part in ROW}, history=history)
 
-    def history(self, work) -> Told:
+    def history(self, work) -> Expected:
         self._row(work)
         named = {"results": "result", "fences": "fence", "workers": "worker", "errors": "error"}
         named |= {"started": "started_at", "ended": "ended_at", "details": "detail"}
         return read(**{name: [each[part] for each in self.history_of[work]] for name, part in named.items()})
 
-    def dead(self, after, limit) -> Told:
+    def dead(self, after, limit) -> Expected:
         dead = [work for work, row in self.works.items() if row["state"] == "dead" and work > after]
         histories = [", ".join(each["result"] for each in self.history_of[work]) for work in dead]
         return read(works=dead[:limit], histories=histories[:limit], more=len(dead) > limit)
 
-    def counts(self) -> Told:
+    def counts(self) -> Expected:
         told: dict[str, int] = {}
         for row in self.works.values():
             what = f"{row['processor']} {row['state']}"
@@ -253,7 +253,7 @@ class ErasingModel(WorkModel):
     def wrong(self, call, args) -> str:
         return (self.intake if call == "erase_identity" else super()).wrong(call, args)
 
-    def erase_identity(self, now, **named) -> Told:
+    def erase_identity(self, now, **named) -> Expected:
         return self.intake.erase_identity(now, **named)
 
 

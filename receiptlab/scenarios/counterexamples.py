@@ -44,7 +44,7 @@ def two_transactions() -> Run:
         "key-1",
         ONE,
         expect=_is("accepted", 2, 1, 1),
-        harm="duplicated",
+        anomaly="duplicated",
     )
     return lab.run()
 
@@ -65,7 +65,15 @@ def send_after_commit() -> Run:
         expect=_is("unknown", 1, 1, 0),
     )
     lab.step(
-        "worker-a", "accept", 130, call, service, "key-1", ONE, expect=_is("replayed", 1, 1, 0), harm="lost"
+        "worker-a",
+        "accept",
+        130,
+        call,
+        service,
+        "key-1",
+        ONE,
+        expect=_is("replayed", 1, 1, 0),
+        anomaly="lost",
     )
     return lab.run()
 
@@ -78,7 +86,7 @@ def no_key() -> Run:
         "worker-a", "accept", 120, call, service, ONE, fault="after_commit", expect=_is("unknown", 1, 0, 1)
     )
     lab.step(
-        "worker-a", "accept", 130, call, service, ONE, expect=_is("accepted", 2, 0, 2), harm="duplicated"
+        "worker-a", "accept", 130, call, service, ONE, expect=_is("accepted", 2, 0, 2), anomaly="duplicated"
     )
     return lab.run()
 
@@ -89,8 +97,8 @@ def look_then_write() -> Run:
         "look-then-write", "the look for a receipt stands outside the transaction", "O-4", Naive, "breaks"
     )
     a, b = Naive(lab.store), Naive(lab.store.again())
-    lab.step("first try", "look", 120, naive.look, a, "key-1", expect=_is("read", 0, 0, 0))
-    lab.step("second try", "look", 121, naive.look, b, "key-1", expect=_is("read", 0, 0, 0))
+    lab.step("first try", "get", 120, naive.look, a, "key-1", expect=_is("read", 0, 0, 0))
+    lab.step("second try", "get", 121, naive.look, b, "key-1", expect=_is("read", 0, 0, 0))
     lab.step("first try", "write", 122, naive.write_all, a, "key-1", ONE, expect=_is("accepted", 1, 1, 1))
     lab.step(
         "second try",
@@ -101,7 +109,7 @@ def look_then_write() -> Run:
         "key-1",
         ONE,
         expect=_is("accepted", 2, 2, 2),
-        harm="duplicated",
+        anomaly="duplicated",
     )
     b.store.close()
     return lab.run()
@@ -121,7 +129,7 @@ def key_alone() -> Run:
         "key-1",
         TWO,
         expect=_is("replayed", 1, 1, 1, answer={"result_digest": ONE}),
-        harm="lost",
+        anomaly="lost",
     )
     return lab.run()
 
@@ -147,7 +155,7 @@ def lease_checked_by_the_worker() -> Run:
         a,
         ONE,
         expect=_is("accepted", 2, 0, 2),
-        harm="overwritten",
+        anomaly="overwritten",
     )
     b.store.close()
     return lab.run()
@@ -195,7 +203,7 @@ def receipt_before_authority() -> Run:
         **result,
         now=140,
         expect=_is("replayed", 1, 1, 1),
-        harm="disclosed",
+        anomaly="disclosed",
     )
     return lab.run()
 

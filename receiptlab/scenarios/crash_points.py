@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from receiptlab.contracts.work.work import Work
 from receiptlab.experiment.run import Run, Step
-from receiptlab.faults.failpoints import points_of
+from receiptlab.faults.failpoints import failpoints_of
 from receiptlab.faults.processes.children import Child
 from receiptlab.outcomes import Outcome
 from receiptlab.scenarios.lab import Lab
@@ -49,7 +49,7 @@ def complete(lab: Lab, worker: str, now: int, fence: int, expect: dict, work: in
 def look(lab: Lab, work: int = 1, **answer: object) -> Step:
     """The auditor looks at the row."""
     expect = {"outcome": "read", "answer": answer}
-    return lab.step("auditor", "look", None, lab.observer.look, work, expect=expect)
+    return lab.step("auditor", "get", None, lab.observer.get, work, expect=expect)
 
 
 DONE = {"outcome": "accepted", "answer": {"state": "done"}}
@@ -76,7 +76,7 @@ def source_not_told() -> Run:
 def during_the_intake_batch() -> Run:
     """A consumer dies at each point inside its batch (C-3)."""
     lab = _lab("during-the-intake-batch", "during the intake batch", "C-3")
-    for number, point in enumerate(points_of(Work, "deliver")[1:-1]):
+    for number, point in enumerate(failpoints_of(Work, "deliver")[1:-1]):
         lab.die("consumer", "deliver", DELIVERY | {"now": 100 + number}, point, [0, 0, 0, 0, 0, 0])
     deliver(lab, 110, "first-seen", [1, 0, 0, 0, 0, 1])
     return lab.run()
@@ -86,7 +86,7 @@ def after_a_reservation() -> Run:
     """A worker dies at each point of a reservation, at last with the item in its hands (C-4)."""
     lab = _lab("after-a-reservation", "after reserve, before the work ends", "C-4")
     deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
-    for number, point in enumerate(points_of(Work, "reserve"), 1):
+    for number, point in enumerate(failpoints_of(Work, "reserve"), 1):
         now = 10_000 * number
         worker = {"worker": "worker-a", "now": now}
         given = {"outcome": "accepted", "answer": {"token": number}}
@@ -122,7 +122,7 @@ def during_the_completing_batch() -> Run:
     lab = _lab("during-the-completing-batch", "during the completing batch", "C-6")
     deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
     take(lab, "worker-a", 100, {"works": [1], "fences": [1]}, hold_for=10_000)
-    for number, point in enumerate(points_of(Work, "complete")):
+    for number, point in enumerate(failpoints_of(Work, "complete")):
         done = point == "after_commit"
         call = CLAIM | {"reference": "result of worker-a", "now": 200 + number}
         lab.die("worker-a", "complete", call, point, [0, 1, 0, 1, 1, 2] if done else [1, 0, 0, 1, 0, 1])
@@ -132,16 +132,16 @@ def during_the_completing_batch() -> Run:
 
 
 def completed_and_not_drained() -> Run:
-    """A worker dies after its completing batch; the message is owed, the item is not taken again (C-7)."""
+    """A worker dies after its completing batch; the message is pending, the item is not taken again (C-7)."""
     lab = _lab("completed-and-not-drained", "completing batch committed, outbox not drained", "C-7")
     deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
     take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
     call = CLAIM | {"reference": "result of worker-a", "now": 200}
     lab.die("worker-a", "complete", call, "after_commit", [0, 1, 0, 1, 1, 2])
-    owed = lab.store.read("SELECT id, topic FROM outbox ORDER BY id")
-    told = {"owed": [f"{number} {topic}" for number, topic in owed]}
-    expect = {"outcome": "read", "answer": {"owed": ["1 delivery", "2 done"]}}
-    lab.note("dispatcher", "read the outbox", None, Outcome("read", answer=told), expect=expect)
+    pending = lab.store.read("SELECT id, topic FROM outbox ORDER BY id")
+    told = {"pending": [f"{number} {topic}" for number, topic in pending]}
+    expect = {"outcome": "read", "answer": {"pending": ["1 delivery", "2 done"]}}
+    lab.note("relay", "read the outbox", None, Outcome("read", answer=told), expect=expect)
     deliver(lab, 300, "redelivered", [0, 1, 0, 1, 1, 2])
     take(lab, "worker-b", 5_000, {"works": []})
     complete(lab, "worker-a", 5_100, 1, AGAIN | {"counts": [0, 1, 0, 1, 1, 2]})
@@ -176,13 +176,13 @@ def during_a_sweep() -> Run:
     take(lab, "worker-a", 100, {"works": [1, 2, 3, 4]}, limit=4)
     sweep = {"worker": "sweeper", "token": 1, "limit": 2, "max_attempts": 1}
     sweep_lease(lab, "sweeper", 2_000, 1)
-    _chunk(lab, "sweeper", sweep | {"now": 2_000}, {"buried": 2, "more": True}, [2, 0, 2, 4, 0, 6])
-    for number, point in enumerate(points_of(Work, "sweep")[:-1]):
+    _chunk(lab, "sweeper", sweep | {"now": 2_000}, {"dead_letters": 2, "more": True}, [2, 0, 2, 4, 0, 6])
+    for number, point in enumerate(failpoints_of(Work, "sweep")[:-1]):
         lab.die("sweeper", "sweep", sweep | {"now": 2_010 + number}, point, [2, 0, 2, 4, 0, 6])
     sweep_lease(lab, "sweeper-2", 12_000, 2)
     sweep |= {"worker": "sweeper-2", "token": 2, "now": 12_010}
     lab.die("sweeper-2", "sweep", sweep, "after_commit", [0, 0, 4, 4, 0, 8])
-    _chunk(lab, "sweeper-2", sweep | {"now": 12_020}, {"buried": 0, "more": False}, [0, 0, 4, 4, 0, 8])
+    _chunk(lab, "sweeper-2", sweep | {"now": 12_020}, {"dead_letters": 0, "more": False}, [0, 0, 4, 4, 0, 8])
     return lab.run()
 
 

@@ -1,4 +1,4 @@
-"""The fixture file: made once, opened only if it is one, written in one way (F-1, F-2, F-3, F-5)."""
+"""The database file file: made once, opened only if it is one, written in one way (F-1, F-2, F-3, F-5)."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def _close(outcome: Outcome) -> Outcome:
 
 def created_once() -> Run:
     """A path that is taken is never written to (F-1)."""
-    record = Recorder("a fixture is never made over something", name="created-once", clauses=("F-1",))
+    record = Recorder("a database file is never made over something", name="created-once", clauses=("F-1",))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        path = Path(folder) / "fixture.db"
+        path = Path(folder) / "receipts.db"
         _note(record, "create", _close(attempt(Store.create, path, SCHEMA)), "accepted")
         before = path.read_bytes()
         _note(record, "create again", _close(attempt(Store.create, path, SCHEMA)), "failed exists")
@@ -63,9 +63,11 @@ def _other(path: Path, application_id: int, version: int) -> None:
     db.close()
 
 
-def only_fixtures_are_opened() -> Run:
-    """Everything that is no fixture is refused by name and left as it is (F-2)."""
-    record = Recorder("only a fixture is opened", name="only-fixtures-are-opened", clauses=("F-2",))
+def only_database_files_are_opened() -> Run:
+    """Everything that is no database file is refused by name and left as it is (F-2)."""
+    record = Recorder(
+        "only a database file is opened", name="only-database files-are-opened", clauses=("F-2",)
+    )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         here = Path(folder)
         (here / "empty").touch()
@@ -163,4 +165,4 @@ def wal_reset_range() -> Run:
     return record.run()
 
 
-SCENARIOS = (created_once, only_fixtures_are_opened, one_way_to_write, wal_reset_range)
+SCENARIOS = (created_once, only_database_files_are_opened, one_way_to_write, wal_reset_range)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from receiptlab.experiment.run import Recorder, Run
 from receiptlab.faults.disk import io_errors as diskfault
 from receiptlab.faults.disk import power_cut as powercut
-from receiptlab.faults.disk.workloads import Life, lives
+from receiptlab.faults.disk.workloads import Workload, lives
 from receiptlab.outcomes import Outcome, mismatches
 
 
-def owner_life() -> list[Life]:
+def owner_workload() -> list[Workload]:
     """The calls of an owner that are cut off and made to fail, as `powercut.run` takes them."""
-    return [life for life in lives() if life.name == "owner"]
+    return [workload for workload in lives() if workload.name == "owner"]
 
 
 def _recorded(name: str, title: str, clause: str, kind: str, rows: Iterable[Mapping], wanted) -> Run:
@@ -24,14 +24,14 @@ def _recorded(name: str, title: str, clause: str, kind: str, rows: Iterable[Mapp
         expect = {"outcome": "read", "answer": wanted(row)}
         call = " ".join(filter(None, (row["setting"], row.get("failure"))))
         wrong = mismatches(expect, "", Outcome("read", answer=about), ())
-        harm = "lost" if row.get("lost") else ""
-        record.add("the disk", call, None, "read", answer=about, expect=expect, wrong=wrong, harm=harm)
+        anomaly = "lost" if row.get("lost") else ""
+        record.add("the disk", call, None, "read", answer=about, expect=expect, wrong=wrong, anomaly=anomaly)
     return record.run()
 
 
 def power_cut_with_every_sync() -> Run:
     """The power is cut at each point of an owner's life; every wait for the disk is kept (H-4)."""
-    rows = powercut.run("small", settings=powercut.HOLDS, of=owner_life())
+    rows = powercut.run("small", settings=powercut.HOLDS, of=owner_workload())
     title = "the power is cut at every point, with every sync"
     kept = {"violations": 0, "lost": 0, "damaged": 0, "half": 0, "back": 0}
     return _recorded("power-cut-with-every-sync", title, "H-4", "holds", rows, lambda row: kept)
@@ -39,7 +39,7 @@ def power_cut_with_every_sync() -> Run:
 
 def power_cut_with_fewer_syncs() -> Run:
     """The same with settings that wait less often: acknowledged calls are lost, and worse (H-4)."""
-    rows = powercut.run("small", settings=powercut.BREAKS, of=owner_life())
+    rows = powercut.run("small", settings=powercut.BREAKS, of=owner_workload())
     title = "the power is cut at every point, with fewer syncs"
 
     told = [row | {"loses": row["lost"] > 0, "damages": row["damaged"] > 0} for row in rows]
@@ -52,7 +52,7 @@ def power_cut_with_fewer_syncs() -> Run:
 
 def disk_that_fails() -> Run:
     """Each write, sync, truncate and open of an owner's life fails, once and for good (H-5)."""
-    rows = diskfault.run("small", of=owner_life())
+    rows = diskfault.run("small", of=owner_workload())
     told = {"violations": 0}
     return _recorded(
         "disk-that-fails", "each operation of the disk fails", "H-5", "holds", rows, lambda row: told

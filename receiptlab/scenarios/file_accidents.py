@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from receiptlab import database_file as fixture
+from receiptlab import database_file
 from receiptlab.contracts.retention import SCHEMA, Retention
 from receiptlab.experiment.run import Recorder, Run
 from receiptlab.outcomes import Outcome, attempt
@@ -49,7 +49,7 @@ def one_process() -> Run:
     """A store is used in a forked child, and handed to another process (F-7). Needs a system with fork."""
     record = Recorder("a store is used in another process", name="one-process", clauses=("F-7",))
     with _folder() as folder:
-        path = folder / "fixture.db"
+        path = folder / "receipts.db"
         with Store.create(path, SCHEMA) as store:
             _note(record, "hand it over", attempt(pickle.dumps, store), "failed other-process")
         done = subprocess.run(
@@ -67,7 +67,7 @@ def second_name() -> Run:
     """The same file has a second name (F-10)."""
     record = Recorder("the file has a second name", name="second-name", clauses=("F-10",))
     with _folder() as folder:
-        path, second = folder / "fixture.db", folder / "second.db"
+        path, second = folder / "receipts.db", folder / "second.db"
         Store.create(path, SCHEMA).close()
         os.link(path, second)
         for name in (path, second):
@@ -81,19 +81,19 @@ def second_name() -> Run:
 @contextlib.contextmanager
 def _no_writing() -> Iterator[None]:
     """As if nothing could be written: an administrator would not notice missing rights."""
-    real = fixture._may
-    fixture._may = lambda path, how: not how & os.W_OK and real(path, how)
+    real = database_file._may
+    database_file._may = lambda path, how: not how & os.W_OK and real(path, how)
     try:
         yield
     finally:
-        fixture._may = real
+        database_file._may = real
 
 
 def read_only() -> Run:
     """A file that can't be written is read (F-11)."""
     record = Recorder("a file that can't be written is read", name="read-only", clauses=("F-11",))
     with _folder() as folder:
-        path = folder / "fixture.db"
+        path = folder / "receipts.db"
         with Store.create(path, SCHEMA) as store:
             Retention(store).execute(**_CALL)
         with _no_writing():
@@ -105,7 +105,7 @@ def read_only() -> Run:
                 later = attempt(contract.execute, **_CALL | {"operation": "op-2"})
                 _note(record, "execute", later, "failed SQLITE_READONLY")
         only = ", ".join(sorted(each.name for each in folder.iterdir()))
-        _note(record, "list the folder", Outcome("read", only), "read fixture.db")
+        _note(record, "list the folder", Outcome("read", only), "read receipts.db")
     return record.run()
 
 
@@ -113,7 +113,7 @@ def damaged_page() -> Run:
     """A page in the middle of the file is destroyed (F-12)."""
     record = Recorder("a page of the file is destroyed", name="damaged-page", clauses=("F-12",))
     with _folder() as folder:
-        path = folder / "fixture.db"
+        path = folder / "receipts.db"
         with Store.create(path, SCHEMA) as store:
             Retention(store).execute(**_CALL)
             sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'receipt'"

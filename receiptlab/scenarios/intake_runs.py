@@ -14,7 +14,7 @@ from receiptlab.contracts.intake.items import identity_of
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import InjectedFault
 from receiptlab.experiment.run import Run
-from receiptlab.faults.failpoints import points_of
+from receiptlab.faults.failpoints import failpoints_of
 from receiptlab.faults.processes.children import environment
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.scenarios.lab import Lab
@@ -58,7 +58,7 @@ def crash_before_the_source_is_told() -> Run:
 def crash_during_the_batch() -> Run:
     """A process dies at each point inside its batch: all of it or none (C-3)."""
     lab = Lab("crash-during-the-batch", "a process dies inside its batch", "C-3", Intake)
-    for number, point in enumerate(points_of(Intake, "deliver")[1:-1]):
+    for number, point in enumerate(failpoints_of(Intake, "deliver")[1:-1]):
         _die(lab, point, 100 + number, [0, 0, 0])
     _again(lab, 110, "accepted", "first-seen", [1, 1, 1])
     return lab.run()
@@ -242,7 +242,7 @@ def guessable_key() -> Run:
         None,
         Outcome("read", answer=answer),
         expect=expect,
-        harm="disclosed",
+        anomaly="disclosed",
     )
     return lab.run()
 

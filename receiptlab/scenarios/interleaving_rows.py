@@ -6,71 +6,79 @@ from collections.abc import Iterable
 from functools import cache
 
 from receiptlab.experiment.run import Recorder, Run
-from receiptlab.interleaving.findings import SAFE, Explored
+from receiptlab.interleaving.findings import SERIALIZABLE, Explored
 from receiptlab.outcomes import Outcome, mismatches
 from receiptlab.scenarios.interleavings import PAIRS, Experiment
 from receiptlab.scenarios.racing_mistakes import PLANTED
 
 # For two calls that are one transaction each the number can be counted by hand. Whoever is first has the lock
 # from its BEGIN to its COMMIT; the other asks for it after any of the statements in between, or does not, and
-# then goes on alone. So a call of n statements gives n orders: accept has 7, and 7 + 7 are 14.
+# then goes on alone. So a call of n statements gives n interleavings: accept has 7, and 7 + 7 are 14.
 EXPECTED = {
-    "accept twice, one key": {"safe": 14},
-    "accept twice, two keys": {"safe": 14},
-    "accept three times": {"safe": 1_320},
-    "claim twice": {"safe": 8},
-    "execute twice": {"safe": 12},
-    "execute and close": {"safe": 11},
-    "execute twice and close": {"safe": 970},
-    "deliver twice": {"safe": 16},
-    "deliver, and deliver it changed": {"safe": 16},
-    "deliver three times": {"safe": 2_840},
-    "next twice": {"safe": 80},
-    "complete and next, after the end": {"safe": 72},
-    "sweep and next": {"safe": 283},
-    "reserve twice, one lease": {"safe": 16},
-    "complete twice and reserve": {"safe": 1_562},
-    "apply twice": {"safe": 12},
-    "register and apply": {"safe": 12},
-    "register and apply twice": {"safe": 1_394},
-    "cancel and accept": {"safe": 11},
-    "new authority and accept": {"safe": 11},
-    "revoke and accept": {"safe": 11},
-    "expire and execute": {"safe": 9},
-    "erase and deliver": {"safe": 14},
-    "erase a tenant and deliver": {"safe": 15},
-    "register twice": {"safe": 12},
-    "issue and apply": {"safe": 14},
-    "requeue twice": {"safe": 12},
-    "renew and reserve": {"safe": 12},
-    "fail and reserve": {"safe": 13},
-    "fail and sweep": {"safe": 29},
-    "complete and look": {"safe": 9},
-    "requeue and dead": {"safe": 7},
-    "check outside of the transaction": {"safe": 2, "doubled": 48},
-    "a deferred transaction": {"safe": 14, "busy": 296},
-    "result and receipt in two transactions": {"safe": 5, "wrong": 4},
+    "accept twice, one key": {"serializable": 14},
+    "accept twice, two keys": {"serializable": 14},
+    "accept three times": {"serializable": 1_320},
+    "claim twice": {"serializable": 8},
+    "execute twice": {"serializable": 12},
+    "execute and close": {"serializable": 11},
+    "execute twice and close": {"serializable": 970},
+    "deliver twice": {"serializable": 16},
+    "deliver, and deliver it changed": {"serializable": 16},
+    "deliver three times": {"serializable": 2_840},
+    "next twice": {"serializable": 80},
+    "complete and next, after the end": {"serializable": 72},
+    "sweep and next": {"serializable": 283},
+    "reserve twice, one lease": {"serializable": 16},
+    "complete twice and reserve": {"serializable": 1_562},
+    "apply twice": {"serializable": 12},
+    "register and apply": {"serializable": 12},
+    "register and apply twice": {"serializable": 1_394},
+    "cancel and accept": {"serializable": 11},
+    "new authority and accept": {"serializable": 11},
+    "revoke and accept": {"serializable": 11},
+    "expire and execute": {"serializable": 9},
+    "erase and deliver": {"serializable": 14},
+    "erase a tenant and deliver": {"serializable": 15},
+    "register twice": {"serializable": 12},
+    "issue and apply": {"serializable": 14},
+    "requeue twice": {"serializable": 12},
+    "renew and reserve": {"serializable": 12},
+    "fail and reserve": {"serializable": 13},
+    "fail and sweep": {"serializable": 29},
+    "complete and look": {"serializable": 9},
+    "requeue and dead": {"serializable": 7},
+    "check outside of the transaction": {"serializable": 2, "duplicated": 48},
+    "a deferred transaction": {"serializable": 14, "busy": 296},
+    "result and receipt in two transactions": {"serializable": 5, "wrong": 4},
     "a transaction left open": {"deadlock": 4},
-    "execute without the guard closed": {"safe": 6, "wrong": 5},
-    "complete without the guard of the state": {"doubled": 16},
+    "execute without the guard closed": {"serializable": 6, "wrong": 5},
+    "complete without the guard of the state": {"duplicated": 16},
 }
-"""For each experiment how many orders come to which verdict."""
+"""For each experiment how many interleavings come to which verdict."""
 
 
 @cache
 def explored(name: str) -> Explored:
-    """Every order of the experiment of this name; explored once in a process. KeyError for another name."""
+    """Every interleaving of the experiment of this name; explored once in a process. KeyError for another name."""
     return {each.name: each for each in (*PAIRS, *PLANTED)}[name].explore()
 
 
 def rows(experiments: Iterable[Experiment]) -> list[dict[str, object]]:
-    """A row an experiment: its contract, how many orders there are, how many came to which verdict, and the
+    """A row an experiment: its contract, how many interleavings there are, how many came to which verdict, and the
     first one that is not safe."""
     table = []
     for experiment in experiments:
         found = explored(experiment.name)
-        harmful = [order.order for order in found.orders if order.verdict != SAFE]
-        told = {"experiment": found.name, "contract": found.contract, "orders": len(found.orders)}
+        harmful = [
+            interleaving.interleaving
+            for interleaving in found.interleavings
+            if interleaving.verdict != SERIALIZABLE
+        ]
+        told = {
+            "experiment": found.name,
+            "contract": found.contract,
+            "interleavings": len(found.interleavings),
+        }
         table.append(told | found.classes | {"first that is not safe": harmful[0] if harmful else "–"})
     return table
 
@@ -79,22 +87,33 @@ def witness(name: str) -> Run:
     """The first order of an experiment that is not safe, run again step by step; the first of all where every
     one is safe."""
     found = explored(name)
-    harmful = [order.order for order in found.orders if order.verdict != SAFE]
+    harmful = [
+        interleaving.interleaving
+        for interleaving in found.interleavings
+        if interleaving.verdict != SERIALIZABLE
+    ]
     experiment = {each.name: each for each in (*PAIRS, *PLANTED)}[name]
     with experiment.explorer() as explorer:
-        return explorer.rerun(harmful[0] if harmful else found.orders[0].order)
+        return explorer.rerun(harmful[0] if harmful else found.interleavings[0].interleaving)
 
 
 def _record(name: str, title: str, kind: str, experiments: Iterable[Experiment]) -> Run:
     """A step an experiment. One whose callers never met proves nothing, and is not as expected."""
-    record = Recorder(title, name=name, clauses=("H-6",), contract="orders", kind=kind)
+    record = Recorder(title, name=name, clauses=("H-6",), contract="interleavings", kind=kind)
     for experiment in experiments:
         found = explored(experiment.name)
         classes = {verdict: number for verdict, number in found.classes.items() if number}
-        witnesses = {f"first {verdict}": order.order for verdict, order in found.witnesses.items()}
-        answer = {"orders": len(found.orders)} | classes | witnesses | {"vacuous": found.vacuous}
+        witnesses = {
+            f"first {verdict}": interleaving.interleaving for verdict, interleaving in found.witnesses.items()
+        }
+        answer = (
+            {"interleavings": len(found.interleavings)} | classes | witnesses | {"vacuous": found.vacuous}
+        )
         wanted = EXPECTED[experiment.name]
-        expect = {"outcome": "read", "answer": {"orders": sum(wanted.values())} | wanted | {"vacuous": False}}
+        expect = {
+            "outcome": "read",
+            "answer": {"interleavings": sum(wanted.values())} | wanted | {"vacuous": False},
+        }
         record.add(
             found.contract,
             found.name,
@@ -107,15 +126,19 @@ def _record(name: str, title: str, kind: str, experiments: Iterable[Experiment])
     return record.run()
 
 
-def contracts_in_every_order() -> Run:
-    """Two calls of each contract that race, in every order of their statements: each is safe (H-6)."""
+def contracts_in_every_interleaving() -> Run:
+    """Two calls of each contract that race, in every interleaving of their statements: each is safe (H-6)."""
     two = [experiment for experiment in PAIRS if len(experiment.callers) == 2]
-    return _record("contracts-in-every-order", "every order of two calls that race", "holds", two)
+    return _record(
+        "contracts-in-every-interleaving", "every interleaving of two calls that race", "holds", two
+    )
 
 
-def mistakes_in_every_order() -> Run:
-    """Mistakes that only some orders show, planted: each is found (H-6)."""
-    return _record("mistakes-in-every-order", "every order of calls with a mistake", "breaks", PLANTED)
+def mistakes_in_every_interleaving() -> Run:
+    """Mistakes that only some interleavings show, planted: each is found (H-6)."""
+    return _record(
+        "mistakes-in-every-interleaving", "every interleaving of calls with a mistake", "breaks", PLANTED
+    )
 
 
-SCENARIOS = (contracts_in_every_order, mistakes_in_every_order)
+SCENARIOS = (contracts_in_every_interleaving, mistakes_in_every_interleaving)

@@ -1,4 +1,4 @@
-"""Calls that race, in every order of their statements (H-6): what the contracts promise, and what breaks.
+"""Calls that race, in every interleaving of their statements (H-6): what the contracts promise, and what breaks.
 
 An experiment is a handful of callers, the file that they begin with, and a judge that says which endings
 are allowed. `PAIRS` has the contracts, `PLANTED` the naive versions and the contracts without a guard.
@@ -16,7 +16,7 @@ from receiptlab.contracts.receiver import Receiver
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.work.work import Work
 from receiptlab.interleaving.explorer import Explorer, Judge
-from receiptlab.interleaving.findings import DOUBLED, SAFE, WRONG, Explored, Outcomes
+from receiptlab.interleaving.findings import DUPLICATED, SERIALIZABLE, WRONG, Explored, Outcomes
 from receiptlab.interleaving.stepper import Caller, calling
 from receiptlab.values import sha256
 
@@ -24,7 +24,7 @@ from receiptlab.values import sha256
 @dataclass(frozen=True)
 class Experiment:
     """Callers, the file that they begin with, and which endings are allowed. `whole` says that each call is
-    one transaction, so that every order must end as the calls one after another do."""
+    one transaction, so that every interleaving must end as the calls one after another do."""
 
     name: str
     contract: type[Contract]
@@ -47,7 +47,7 @@ class Experiment:
         )
 
     def explore(self) -> Explored:
-        """Every order of it."""
+        """Every interleaving of it."""
         with self.explorer() as explorer:
             return explorer.explore()
 
@@ -60,8 +60,8 @@ def among(effects: int, *endings: tuple) -> Judge:
     def judge(counts: tuple[int, ...], outcomes: Outcomes) -> str:
         accepted = sum(word == "accepted" for word, _ in outcomes)
         if (accepted, *counts) in endings:
-            return SAFE
-        return DOUBLED if counts[effects] > most else WRONG
+            return SERIALIZABLE
+        return DUPLICATED if counts[effects] > most else WRONG
 
     return judge
 
@@ -256,7 +256,7 @@ _RENEW = calling("worker-a", "renew", work=1, fence=1, hold_for=500, now=90)
 _FAIL = calling(
     "worker-a", "fail", work=1, fence=1, error="odd", detail="", max_attempts=5, base=10, cap=10, now=90
 )
-_LOOK = calling("auditor", "look", work=1)
+_LOOK = calling("auditor", "get", work=1)
 _DEAD = calling("auditor", "dead", after=0, limit=5)
 
 
@@ -291,5 +291,5 @@ ALL_OTHERS = (
 )
 
 PAIRS = (*OWNER, *RETENTION, *INTAKE, *WORK, *RECEIVER, *ALL_OTHERS)
-"""What the contracts promise: every order of every one of these is safe. Other pairs can be tried with
-`play --orders`."""
+"""What the contracts promise: every interleaving of every one of these is safe. Other pairs can be tried with
+`play --interleavings`."""

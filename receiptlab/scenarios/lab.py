@@ -1,4 +1,4 @@
-"""A bench for scenarios: a fresh fixture, and steps that are recorded as they happen."""
+"""A bench for scenarios: a fresh database file, and steps that are recorded as they happen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from receiptlab.store import Store
 
 
 class Lab:
-    """Runs the steps of one scenario on a fixture of `contract` and records them."""
+    """Runs the steps of one scenario on a database file of `contract` and records them."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Lab:
     ) -> None:
         self.contract = contract
         self._folder = tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True)
-        self.path = Path(self._folder.name) / "fixture.db"
+        self.path = Path(self._folder.name) / "receipts.db"
         Store.create(self.path, contract.SCHEMA).close()
         self.open()
         self.record = Recorder(
@@ -54,14 +54,14 @@ class Lab:
         *args: object,
         expect: dict | None = None,
         fault: str = "",
-        harm: str = "",
+        anomaly: str = "",
         on: Store | None = None,
         **kwargs: object,
     ) -> Step:
         """Make one call and record how it ended. `fault` strikes on the store `on` (else the first)."""
         with injected(on or self.store, fault) if fault else contextlib.nullcontext():
             outcome = attempt(function, *args, **kwargs)
-        return self.note(actor, call, now, outcome, expect=expect, fault=fault, harm=harm)
+        return self.note(actor, call, now, outcome, expect=expect, fault=fault, anomaly=anomaly)
 
     def note(
         self, actor: str, call: str, now: int | None, outcome: Outcome, *, rows: bool = True, **facts: object
@@ -97,7 +97,7 @@ class Lab:
         return self.note(actor, call, args["now"], Outcome("unknown", point), **told)
 
     def run(self) -> Run:
-        """The steps so far as a Run; the fixture is closed and gone."""
+        """The steps so far as a Run; the database file is closed and gone."""
         self.close()
         self._folder.cleanup()
         return self.record.run()

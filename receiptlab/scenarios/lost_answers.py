@@ -20,7 +20,7 @@ def _lost(world: World):
     lost = []
 
     def receive(message: Message) -> None:
-        who = world.original.dispatch.writer()
+        who = world.original.relay.writer()
         with crash_at(world.receiver.store, "" if lost else "after_commit"):
             lost.append(message)
             world.receiver.apply(who.owner, who.generation, who.instance, *message[1:], 210)
@@ -72,7 +72,7 @@ def lost_answer_with_a_look_up() -> Run:
 
 
 def looked_up_while_under_way() -> Run:
-    """The dispatcher gives up waiting, and asks while its request still travels: not there yet (S-7)."""
+    """The relay gives up waiting, and asks while its request still travels: not there yet (S-7)."""
     world, shop = _shop_step("looked-up-while-under-way", "a look-up comes before the request", "breaks")
     travelling: list[Message] = []
 
@@ -102,7 +102,7 @@ def lost_answer_with_neither() -> Run:
     world.send(*send, 220, nothing, _print_and_lose(shop), keyed=False)
     listed = {"outcome": "read", "answer": {"list": ["shop/key-1: the answer was lost"]}}
     world.step("operator", "reconciliation", None, lambda: reconciled(world.original), expect=listed)
-    close = (world.original.dispatch.close_entry, 1, "happened", "the shop has the letter in its book", 300)
+    close = (world.original.relay.close_entry, 1, "happened", "the shop has the letter in its book", 300)
     world.step("operator", "close_entry", 300, *close, expect=ACCEPTED)
     empty = {"outcome": "read", "answer": {"list": []}}
     world.step("operator", "reconciliation", None, lambda: reconciled(world.original), expect=empty)
@@ -110,7 +110,7 @@ def lost_answer_with_neither() -> Run:
 
 
 def lost_answer_and_sent_again() -> Run:
-    """The naive dispatcher: sends again to a receiver that keeps no keys (S-7)."""
+    """The naive relay: sends again to a receiver that keeps no keys (S-7)."""
     title = "a message is sent again to a receiver that keeps no keys"
     world, shop = _shop_step("lost-answer-and-sent-again", title, "breaks")
     world.send(world.original, HERE, 210, {"failed": 1}, _print_and_lose(shop))
@@ -118,9 +118,9 @@ def lost_answer_and_sent_again() -> Run:
     return letters(world, shop, 2, "duplicated")
 
 
-def dispatch_stops_at_every_point() -> Run:
-    """The dispatcher ends at each point of sending; what was acknowledged has its effect, once (S-7)."""
-    world = World("dispatch-stops-at-every-point", "a dispatcher ends at each of its points", "S-7 H-1")
+def relay_stops_at_every_point() -> Run:
+    """The relay ends at each point of sending; what was acknowledged has its effect, once (S-7)."""
+    world = World("relay-stops-at-every-point", "a relay ends at each of its points", "S-7 H-1")
     world.prepared()
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
     store = world.original.store
@@ -128,12 +128,10 @@ def dispatch_stops_at_every_point() -> Run:
         expect = {"outcome": "unknown", "reason": point, "counts": [1, 1, 1, 0, 0, 0, 1]}
 
         def send(now: int = 210 + number) -> object:
-            return world.original.dispatch.send(
-                to_file(world.original.dispatch, world.receiver, now), 10, now
-            )
+            return world.original.relay.send(to_file(world.original.relay, world.receiver, now), 10, now)
 
-        world.step("dispatcher", "send", 210 + number, send, expect=expect, fault=point, on=store)
-    world.send(world.original, "dispatcher", 300, {"acknowledged": 0}, counts=[1, 1, 1, 0, 0, 0, 1])
+        world.step("relay", "send", 210 + number, send, expect=expect, fault=point, on=store)
+    world.send(world.original, "relay", 300, {"acknowledged": 0}, counts=[1, 1, 1, 0, 0, 0, 1])
     return world.run()
 
 
@@ -144,29 +142,29 @@ def poison_message() -> Run:
     world.prepared("order-17", "order-18", "order-19")
     for number in (17, 18, 19):
         world.accept(world.original, HERE, f"key-{number}", 200, ACCEPTED, work=f"order-{number}")
-    dispatch, repaired = world.original.dispatch, []
+    relay, repaired = world.original.relay, []
 
     def receive(message: Message) -> object:
         if message.subject == "shop/order-17" and not repaired:
             raise ValueError("the receiver cannot read this message")
-        return to_file(dispatch, world.receiver, 210)(message)
+        return to_file(relay, world.receiver, 210)(message)
 
-    send = (world.original, "dispatcher")
+    send = (world.original, "relay")
     first = {"acknowledged": 2, "failed": 1, "stopped": ""}
     world.send(*send, 210, first, receive, counts=[3, 3, 3, 0, 0, 0, 2], max_attempts=2)
     waits = {"outcome": "read", "answer": {"list": ["shop/key-17: unanswered, 1 at 210: ValueError"]}}
-    world.step("operator", "delayed", None, lambda: _with_history(dispatch.delayed()), expect=waits)
+    world.step("operator", "delayed", None, lambda: _with_history(relay.delayed()), expect=waits)
     nothing = {"acknowledged": 0, "failed": 0}
     world.send(*send, 220, nothing, receive, max_attempts=2)
     world.send(*send, LATER, {"failed": 1}, receive, max_attempts=2)
     parked = ["shop/key-17: parked, 1 at 210: ValueError, 2 at 2000: ValueError"]
     listed = {"outcome": "read", "answer": {"list": parked}}
     world.step(
-        "operator", "reconciliation", None, lambda: _with_history(dispatch.reconciliation()), expect=listed
+        "operator", "reconciliation", None, lambda: _with_history(relay.reconciliation()), expect=listed
     )
     repaired.append("order-17")
     world.send(*send, 2 * LATER, nothing, receive)
-    again = (dispatch.close_entry, 1, "send-again", "the receiver was repaired", 2 * LATER)
+    again = (relay.close_entry, 1, "send-again", "the receiver was repaired", 2 * LATER)
     world.step("operator", "close_entry", 2 * LATER, *again, expect=ACCEPTED)
     world.send(*send, 2 * LATER, {"acknowledged": 1}, receive, counts=[3, 3, 3, 0, 0, 0, 3])
     return world.run()
@@ -183,5 +181,5 @@ SCENARIOS = (
     looked_up_while_under_way,
     lost_answer_with_neither,
     lost_answer_and_sent_again,
-    dispatch_stops_at_every_point,
+    relay_stops_at_every_point,
 )

@@ -69,7 +69,7 @@ def outside_without_a_fence() -> Run:
     """The shop looks at nothing: the new holder and the zombie both send (W-4)."""
     lab, step = _lab("outside-without-a-fence", "a shop that looks at nothing", "breaks")
     step("worker-b", "send", 2, "accepted", 1)
-    step("worker-a", "send", 1, "accepted", 2, harm="duplicated")
+    step("worker-a", "send", 1, "accepted", 2, anomaly="duplicated")
     return lab.run()
 
 
@@ -85,7 +85,7 @@ def outside_with_a_fence_in_time() -> Run:
     """The first worker sends and dies before it completes; the next one has a higher fence (W-4)."""
     lab, step = _lab("outside-with-a-fence-in-time", "fences put workers in order, no more", "breaks")
     step("worker-a", "send_fenced", 1, "accepted", 1)
-    step("worker-b", "send_fenced", 2, "accepted", 2, harm="duplicated")
+    step("worker-b", "send_fenced", 2, "accepted", 2, anomaly="duplicated")
     return lab.run()
 
 

@@ -1,4 +1,4 @@
-"""The mistakes that only show in some orders, planted on purpose. `orders` explores them (H-6).
+"""The mistakes that only show in some interleavings, planted on purpose. `interleavings` explores them (H-6).
 
 Each passes a test in which one call follows the other. They are the naive versions of `naive`, over more
 than one connection, and the contracts without one of their guards.
@@ -15,7 +15,7 @@ from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused
 from receiptlab.faults.ablation import without
 from receiptlab.interleaving.stepper import Caller
-from receiptlab.scenarios import interleavings as orders
+from receiptlab.scenarios import interleavings
 from receiptlab.scenarios.interleavings import Experiment, among
 from receiptlab.scenarios.naive import (
     Looked,
@@ -77,13 +77,13 @@ def _racing(function: Callable, *who: str) -> tuple[Caller, ...]:
     return tuple(Caller(actor, "accept", lambda naive: function(naive, **named), args=named) for actor in who)
 
 
-_READER = Caller("reader", "look", look_for_half)
+_READER = Caller("reader", "get", look_for_half)
 _ONCE = among(0, *((accepted, 1, 1, 1) for accepted in (0, 1)))
 _WHOLE = among(0, (1, 1, 1, 1))
 
 
 def _seen_whole(counts: tuple[int, ...], outcomes: tuple) -> str:
-    return orders.WRONG if ("refused", "half") in outcomes else _WHOLE(counts, outcomes)
+    return interleavings.WRONG if ("refused", "half") in outcomes else _WHOLE(counts, outcomes)
 
 
 def _accepted_before(naive: Naive) -> None:
@@ -111,17 +111,17 @@ PLANTED = (
     Experiment(
         "execute without the guard closed",
         Retention,
-        (orders.execute("client"), orders.CLOSE),
+        (interleavings.execute("client"), interleavings.CLOSE),
         None,
-        orders.CLOSED,
+        interleavings.CLOSED,
         without(Retention, "execute", "closed"),
     ),
     Experiment(
         "complete without the guard of the state",
         Work,
-        (orders.COMPLETE, orders.COMPLETE),
-        orders.reserved,
-        orders.DONE_ONCE,
+        (interleavings.COMPLETE, interleavings.COMPLETE),
+        interleavings.reserved,
+        interleavings.DONE_ONCE,
         Work.GUARDS | {"complete": (claim_lost_fence, claim_lost_expiry)},
     ),
 )
@@ -133,4 +133,4 @@ LARGE = Experiment(
     None,
     _ONCE,
 )
-"""27,870 orders: some seconds."""
+"""27,870 interleavings: some seconds."""

@@ -41,7 +41,7 @@ def early_worker(world: World) -> None:
 def ask_for_an_identity(world: World) -> None:
     """The receiver hands out a new writer identity, and fences the old one in the same moment."""
     writer = world.receiver.register(SHOP, "copy-1", 300)
-    world.operator.dispatch.write_as(writer)
+    world.operator.relay.write_as(writer)
 
 
 def old_worker_goes_on(world: World) -> None:
@@ -54,7 +54,7 @@ def old_worker_goes_on(world: World) -> None:
 
 def jump_past_what_was_seen(world: World) -> None:
     """Fences and revisions go past all that the receiver has seen. No copied lease survives."""
-    world.operator.dispatch.jump(world.receiver, 400)
+    world.operator.relay.jump(world.receiver, 400)
 
 
 def original_goes_on(world: World) -> None:
@@ -75,14 +75,14 @@ def into_service(world: World, orders: Sequence[int] = (17, 20)) -> None:
             world.accept(world.copy, THERE, f"key-{number}-new", 1_200, {"outcome": "accepted"}, **result)
 
 
-def resume_dispatch(world: World) -> None:
-    """What the copy owes is sent, what it owed at the time of the backup included."""
+def resume_relay(world: World) -> None:
+    """What the copy owes is sent, what it pending at the time of the backup included."""
     world.send(world.copy, THERE, 1_300, {"refused": 0, "stopped": ""})
 
 
 def issue_the_receipt(world: World) -> None:
     """The receiver writes down who wrote, what it took and refused of each, and what was enforced."""
-    who = world.operator.dispatch.writer()
+    who = world.operator.relay.writer()
     issue = (SHOP, who.generation, who.instance, "fence", 1_400)
     world.step("receiver", "issue", 1_400, world.receiver.issue, *issue, expect={"outcome": "accepted"})
 
@@ -91,7 +91,7 @@ PROCEDURE = (
     open_as_suspect,
     ask_for_an_identity,
     jump_past_what_was_seen,
-    resume_dispatch,
+    resume_relay,
     issue_the_receipt,
 )
 STORY = (
@@ -102,7 +102,7 @@ STORY = (
     old_worker_goes_on,
     jump_past_what_was_seen,
     into_service,
-    resume_dispatch,
+    resume_relay,
     issue_the_receipt,
 )
 GOES_ON = (
@@ -111,7 +111,7 @@ GOES_ON = (
     ask_for_an_identity,
     jump_past_what_was_seen,
     partial(into_service, orders=(17, 18, 20)),
-    resume_dispatch,
+    resume_relay,
     issue_the_receipt,
 )
 """As `STORY`, but the original goes on earlier, while the copy is suspect and has no identity yet."""
@@ -142,7 +142,7 @@ def audit(world: World) -> Audit:
             "S-1": world.early == 0,
             "S-4": not any(key.endswith("-old") for key, _ in effects),
             "S-8": len({subject for _, subject in effects}) == len(effects),
-            "S-7": not world.operator.dispatch.owed(10),
+            "S-7": not world.operator.relay.pending(10),
             "S-5": world.receiver.counted()[3] == 1,
         }
     )
@@ -176,7 +176,7 @@ def _told(world: World, story: Iterable[Callable], broken: str) -> Run:
         if part is backup_and_go_on:
             world.operator = Party(world.copy.store.path)
     expect = {"outcome": "read", "answer": {clause: clause != broken for clause in CLAUSES}}
-    world.step("auditor", "audit", None, audit, world, expect=expect, harm="broken" if broken else "")
+    world.step("auditor", "audit", None, audit, world, expect=expect, anomaly="broken" if broken else "")
     world.operator.store.close()
     return world.run()
 

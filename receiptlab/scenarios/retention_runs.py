@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from receiptlab.contracts.retention import Retention
 from receiptlab.experiment.run import Run
-from receiptlab.faults.failpoints import points_of
+from receiptlab.faults.failpoints import failpoints_of
 from receiptlab.faults.processes.children import Child, exit_code
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.scenarios.lab import Lab
@@ -22,7 +22,7 @@ CLOSE = {"namespace": "shop", "through": 1}
 def execute_dies_at_every_point() -> Run:
     """A process ends at each point of an execution; the retry has one effect, or finds it (R-4)."""
     lab = Lab("execute-dies-at-every-point", "a process dies while it executes", "R-4 H-3", Retention)
-    for number, point in enumerate(points_of(Retention, "execute")):
+    for number, point in enumerate(failpoints_of(Retention, "execute")):
         done = point == "after_commit"
         args = KEY | PAYLOAD | {"operation": f"op-{number + 1}", "now": 100 + 10 * number}
         lab.die("child", "execute", args, point, [number + done, number + done, 0])
@@ -36,7 +36,7 @@ def closure_dies_at_every_point() -> Run:
     """A process ends at each point of a closure; boundary and receipts go together, or not at all (R-4)."""
     lab = Lab("closure-dies-at-every-point", "a process dies while it closes a range", "R-4", Retention)
     lab.step("parent", "execute", 100, lab.observer.execute, **KEY, **PAYLOAD, now=100)
-    for number, point in enumerate(points_of(Retention, "close_and_collect")):
+    for number, point in enumerate(failpoints_of(Retention, "close_and_collect")):
         done = point == "after_commit"
         lab.die("child", "close_and_collect", CLOSE | {"now": 110 + number}, point, [1, 0 if done else 1, 0])
     replayed = {"outcome": "replayed", "answer": {"closed_through": 1, "collected": 0}}
@@ -163,7 +163,7 @@ SCENARIOS = (
 
 EXIT_CODES = {
     (call, point): exit_code(Retention, call, point)
-    for call in Retention.POINTS
-    for point in points_of(Retention, call)
+    for call in Retention.FAILPOINTS
+    for point in failpoints_of(Retention, call)
 }
 """The exit code of each death, for the lessons and the tests."""

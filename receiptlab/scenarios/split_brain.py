@@ -25,10 +25,10 @@ def two_owners_of_one_lease() -> Run:
     one = ACCEPTED | {"answer": {"revision": 2}, "counts": [1, 1, 1, 0, 0, 0, 0]}
     world.accept(world.original, HERE, "key-1", 200, one)
     both = ACCEPTED | {"answer": {"revision": 2}, "counts": [1, 1, 1, 1, 1, 1, 0]}
-    world.accept(world.copy, THERE, "key-2", 200, both, harm="duplicated")
+    world.accept(world.copy, THERE, "key-2", 200, both, anomaly="duplicated")
     for party, who in ((world.original, "human at the original"), (world.copy, "human at the copy")):
         left = {"outcome": "read", "answer": {"revision": 2, "results": 1, "human_state": "open"}}
-        world.step(who, "look", None, party.owner.look, SHOP, "order-17", expect=left)
+        world.step(who, "get", None, party.owner.get, SHOP, "order-17", expect=left)
     return world.run()
 
 
@@ -58,12 +58,12 @@ def both_raise_their_epoch() -> Run:
         receiver = EpochAlone(store)
         sides = ((world.original, HERE, "key-1", 1), (world.copy, THERE, "key-2", 2))
         for party, who, key, taken in sides:
-            old = party.owner.look(SHOP, "order-17").epoch
+            old = party.owner.get(SHOP, "order-17").epoch
             raised = (SHOP, "order-17", old + 1, "policy-1", 150)
             world.step(who, "set_authority", 150, party.owner.set_authority, *raised, expect=ACCEPTED)
             world.accept(party, who, key, 200, ACCEPTED, epoch=old + 1)
-            harm = "duplicated" if taken == 2 else ""
-            world.step(who, "send", 300, receiver.take, old + 1, key, expect=ACCEPTED, harm=harm)
+            anomaly = "duplicated" if taken == 2 else ""
+            world.step(who, "send", 300, receiver.take, old + 1, key, expect=ACCEPTED, anomaly=anomaly)
         stale = {"outcome": "refused", "reason": "epoch"}
         world.step("a writer in epoch 1", "send", 310, receiver.take, 1, "key-3", expect=stale)
         counted = {"outcome": "read", "answer": {"taken": 2}}
@@ -103,7 +103,7 @@ class Entries:
 
 
 def reconciled(party) -> Entries:
-    return Entries(tuple(f"{entry.key}: {entry.told}" for entry in party.dispatch.reconciliation()))
+    return Entries(tuple(f"{entry.key}: {entry.told}" for entry in party.relay.reconciliation()))
 
 
 def _no_way(message: Message) -> None:
@@ -117,13 +117,13 @@ def old_host_isolated() -> Run:
     cut = {"acknowledged": 0, "refused": 0, "stopped": "unreachable"}
     world.send(world.original, HERE, 310, cut, _no_way, counts=[1, 1, 1, 1, 1, 1, 0])
     world.send(world.copy, THERE, 320, {"acknowledged": 1}, counts=[1, 1, 1, 1, 1, 1, 1])
-    owed = {"outcome": "read", "answer": {"list": ["shop/key-1"]}}
-    world.step("operator", "what is owed", None, lambda: _owed(world.original), expect=owed)
+    pending = {"outcome": "read", "answer": {"list": ["shop/key-1"]}}
+    world.step("operator", "what is pending", None, lambda: _pending(world.original), expect=pending)
     return world.run()
 
 
-def _owed(party) -> Entries:
-    return Entries(tuple(message.key for message in party.dispatch.owed(10)))
+def _pending(party) -> Entries:
+    return Entries(tuple(message.key for message in party.relay.pending(10)))
 
 
 def isolation_ends() -> Run:
@@ -132,7 +132,7 @@ def isolation_ends() -> Run:
     _both_accepted(world)
     world.send(world.original, HERE, 310, {"stopped": "unreachable"}, _no_way)
     world.send(world.copy, THERE, 320, {"acknowledged": 1})
-    second = {"counts": [1, 1, 1, 1, 1, 1, 2], "harm": "duplicated"}
+    second = {"counts": [1, 1, 1, 1, 1, 1, 2], "anomaly": "duplicated"}
     world.send(world.original, HERE, 2_000, {"acknowledged": 1}, **second)
     return world.run()
 
@@ -172,16 +172,18 @@ def fence_seen_before() -> Run:
         world.accept(party, who, f"key of {actor}", 1_100, ACCEPTED, actor=actor, fence=2)
         if party is world.copy:
             world.identity(world.copy, "copy-1", 1_150)
-        seen = {"harm": "duplicated"} if party is world.copy else {}
+        seen = {"anomaly": "duplicated"} if party is world.copy else {}
         world.send(party, who, 1_200, {"acknowledged": 1}, **seen)
     known = {"outcome": "read", "answer": {"fence": 2}, "counts": [1, 1, 1, 1, 1, 1, 2]}
     world.step("receiver", "known", None, world.receiver.known, SHOP, "shop/order-17", expect=known)
     return world.run()
 
 
-def letters(world: World, shop: Shop, letters: int, harm: str = "") -> Run:
+def letters(world: World, shop: Shop, letters: int, anomaly: str = "") -> Run:
     expect = {"outcome": "read", "answer": {"taken": letters}}
-    world.step("print shop", "count letters", None, lambda: Taken(*shop.counted()), expect=expect, harm=harm)
+    world.step(
+        "print shop", "count letters", None, lambda: Taken(*shop.counted()), expect=expect, anomaly=anomaly
+    )
     shop.store.close()
     return world.run()
 

@@ -32,7 +32,7 @@ def lease_superseded_in_between() -> Run:
         if point == "after_acquire":
             take(lab, "worker-b", 10_100, {"works": [1], "fences": [1]})
 
-    lab.store.reach = other
+    lab.store.failpoint = other
     expect = {"outcome": "refused", "reason": "lease-lost", "counts": [1, 0, 0, 1, 0, 1]}
     call = NEXT | {"worker": "worker-a", "now": 100}
     lab.step("worker-a", "next", 100, Work(lab.store).next, **call, expect=expect)
@@ -120,7 +120,11 @@ def sweeper_meets_a_new_claim() -> Run:
         child.expect("READY").go().expect("CALLING").expect("AT after_look")
         take(lab, "worker-b", 2_010, {"works": [1], "fences": [2]})
         told = child.go().outcome()
-    expect = {"outcome": "accepted", "answer": {"expired": 0, "buried": 0}, "counts": [1, 0, 0, 2, 0, 1]}
+    expect = {
+        "outcome": "accepted",
+        "answer": {"expired": 0, "dead_letters": 0},
+        "counts": [1, 0, 0, 2, 0, 1],
+    }
     lab.note("sweeper", "sweep", 2_000, _told(told), expect=expect)
     complete(lab, "worker-b", 2_100, 2, DONE)
     return lab.run()

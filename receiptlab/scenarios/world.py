@@ -10,7 +10,7 @@ from pathlib import Path
 
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver, Writer
-from receiptlab.contracts.relay import Dispatch, to_file
+from receiptlab.contracts.relay import Relay, to_file
 from receiptlab.experiment.run import Lease, Run, Step
 from receiptlab.outcomes import Outcome
 from receiptlab.scenarios.lab import Lab
@@ -32,7 +32,7 @@ class Party:
     def __init__(self, path: Path) -> None:
         self.store = Store.open(path, timeout_ms=200)
         self.owner = Owner(self.store)
-        self.dispatch = Dispatch(self.store)
+        self.relay = Relay(self.store)
 
 
 def backup(store: Store, path: Path) -> None:
@@ -45,7 +45,7 @@ class World(Lab):
     """Runs the steps of one scenario on three files. The copy is there once `take_backup` was called."""
 
     def __init__(self, name: str, title: str, clauses: str, kind: str = "holds") -> None:
-        super().__init__(name, title, clauses, Dispatch, kind, COUNTS)
+        super().__init__(name, title, clauses, Relay, kind, COUNTS)
         self.original = Party(self.path)
         self.copy: Party | None = None
         self.operator: Party | None = None
@@ -78,7 +78,7 @@ class World(Lab):
 
         def ask() -> Writer:
             writer = self.receiver.register(SHOP, instance, now)
-            party.dispatch.write_as(writer)
+            party.relay.write_as(writer)
             return writer
 
         return self.step(actor, "register", now, ask, expect={"outcome": "accepted"})
@@ -110,8 +110,10 @@ class World(Lab):
         """A worker sends its result for the claim that it had before the backup."""
         call = {"scope": SHOP, "work": "order-17", "actor": "worker-a", "key": key, "revision": 1, "epoch": 1}
         call |= {"policy": "policy-1", "fence": 1, "result_digest": sha256(f"result {key}"), "now": now}
-        harm = other.pop("harm", "")
-        return self.step(who, "accept", now, party.owner.accept, **call | other, expect=expect, harm=harm)
+        anomaly = other.pop("anomaly", "")
+        return self.step(
+            who, "accept", now, party.owner.accept, **call | other, expect=expect, anomaly=anomaly
+        )
 
     def send(
         self,
@@ -125,10 +127,10 @@ class World(Lab):
         """A party sends what it owes; `receive` stands for the receiver where it is another one. The step is
         refused where a message was, unknown where an attempt failed, and failed where nothing got there."""
         told = {key: more.pop(key) for key in ("keyed", "look_up", "max_attempts") if key in more}
-        to = receive or to_file(party.dispatch, self.receiver, now)
-        sent = party.dispatch.send(to, 10, now, **told)
+        to = receive or to_file(party.relay, self.receiver, now)
+        sent = party.relay.send(to, 10, now, **told)
         word, reason = "accepted", ""
-        tried = party.dispatch.delayed() + party.dispatch.reconciliation()
+        tried = party.relay.delayed() + party.relay.reconciliation()
         if sent.stopped:
             word, reason = "failed", sent.stopped
         elif sent.failed:
@@ -153,7 +155,7 @@ def _side(run: Run, word: str, counts: slice) -> Run:
     other = "copy" if word == "original" else "original"
     mine = [step for step in run.steps if other not in step.actor]
     steps = [
-        replace(step, number=n, counts=step.counts[counts], harm="", leases=_leases(step, word))
+        replace(step, number=n, counts=step.counts[counts], anomaly="", leases=_leases(step, word))
         for n, step in enumerate(mine, 1)
     ]
     names = ("results", "receipts", "outbox")

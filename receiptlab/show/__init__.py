@@ -2,7 +2,7 @@
 
 from receiptlab.show.backoff_plot import waits
 from receiptlab.show.crash_state_bars import states
-from receiptlab.show.interleaving_bars import orders
+from receiptlab.show.interleaving_bars import interleavings
 from receiptlab.show.matrix import matrix
 from receiptlab.show.prices import prices
 from receiptlab.show.side_by_side import sides
@@ -15,8 +15,8 @@ __all__ = [
     "Picture",
     "Steps",
     "Table",
+    "interleavings",
     "matrix",
-    "orders",
     "plain",
     "prices",
     "sides",

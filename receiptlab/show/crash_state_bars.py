@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from matplotlib.figure import Figure
 
-from receiptlab.show.style import BLACK, COLOURS, GREY, HARM, Picture, picture, settings
+from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY, Picture, picture, settings
 
 _WORDS = {
     "kept": ("all is well", COLOURS["accepted"]),
     "lost": ("acknowledged, and lost", COLOURS["refused"]),
-    "damaged": ("file damaged", HARM),
+    "damaged": ("file damaged", ANOMALY),
     "half": ("half done", COLOURS["unknown"]),
     "back": ("erased, and back", COLOURS["replayed"]),
 }

@@ -1,4 +1,4 @@
-"""How many orders of racing calls came to what: a bar an experiment."""
+"""How many interleavings of racing calls came to what: a bar an experiment."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from receiptlab.show.style import BLACK, COLOURS, GREY, HARM, PALE, Picture, picture, settings
+from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY, PALE, Picture, picture, settings
 
 _COLOURS = {
-    "safe": COLOURS["accepted"],
+    "serializable": COLOURS["accepted"],
     "busy": COLOURS["failed"],
-    "doubled": HARM,
+    "duplicated": ANOMALY,
     "wrong": COLOURS["unknown"],
     "deadlock": COLOURS["refused"],
 }
-_HATCHES = {"safe": "", "busy": "//", "doubled": "xx", "wrong": "..", "deadlock": "--"}
+_HATCHES = {"serializable": "", "busy": "//", "duplicated": "xx", "wrong": "..", "deadlock": "--"}
 _ROW, _HEAD, _FOOT, _WIDE, _LEFT, _RIGHT = 0.5, 0.5, 0.45, 9.2, 2.9, 1.0  # inches
 _NARROW = 0.13
 """Of a bar: what a part must have so that its words stand inside it."""
 
 
-def orders(rows: Sequence[Mapping[str, object]]) -> Picture:
-    """Draw a bar for each row of `scenarios.interleaving_rows.rows`: the share of its orders that came to
-    each verdict, with word and number, and how many orders there are."""
+def interleavings(rows: Sequence[Mapping[str, object]]) -> Picture:
+    """Draw a bar for each row of `scenarios.interleaving_rows.rows`: the share of its interleavings that came to
+    each verdict, with word and number, and how many interleavings there are."""
     height = _HEAD + _ROW * len(rows) + _FOOT
     with settings():
         figure = Figure(figsize=(_WIDE, height))
@@ -34,12 +34,12 @@ def orders(rows: Sequence[Mapping[str, object]]) -> Picture:
         for y, row in enumerate(rows):
             _bar(axes, y, row)
         axes.set_yticks(range(len(rows)), [_name(row) for row in rows], color=BLACK, fontsize=8.5)
-        axes.set_xticks([0, 0.5, 1], ["0", "half of the orders", "all"], color=GREY, fontsize=8)
+        axes.set_xticks([0, 0.5, 1], ["0", "half of the interleavings", "all"], color=GREY, fontsize=8)
         axes.tick_params(length=0, pad=6)
         for spine in axes.spines.values():
             spine.set_visible(False)
         title = {"fontsize": 11, "weight": "bold", "color": BLACK}
-        figure.text(0.12 / _WIDE, 1 - 0.3 / height, "What the orders come to", **title)
+        figure.text(0.12 / _WIDE, 1 - 0.3 / height, "What the interleavings come to", **title)
         return picture(figure, f"{len(rows)} experiments: {'; '.join(map(_words, rows))}")
 
 
@@ -50,7 +50,7 @@ def _name(row: Mapping[str, object]) -> str:
 
 
 def _bar(axes, y: int, row: Mapping[str, object]) -> None:
-    total, left = row["orders"], 0.0
+    total, left = row["interleavings"], 0.0
     beside = []
     axes.barh(y, 1, height=0.6, color=PALE, zorder=1)
     for verdict, colour in _COLOURS.items():
@@ -68,7 +68,7 @@ def _bar(axes, y: int, row: Mapping[str, object]) -> None:
         else:
             beside.append(words)
         left += share
-    total_words = ", ".join([f"{total:,} orders", *beside])
+    total_words = ", ".join([f"{total:,} interleavings", *beside])
     axes.text(
         1.012, y, total_words.replace(", ", "\n"), va="center", fontsize=7.5, color=BLACK, linespacing=1.1
     )

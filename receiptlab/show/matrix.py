@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from receiptlab.show.style import BLACK, GREY, HARM, PALE, Picture, picture, settings
+from receiptlab.show.style import ANOMALY, BLACK, GREY, PALE, Picture, picture, settings
 
 _ROW, _COLUMN, _LEFT, _TOP, _RIGHT = 0.2, 0.4, 2.5, 1.5, 1.1  # inches
 
@@ -60,8 +60,8 @@ def _grid(axes, guards: Sequence[str], rows: Sequence[str]) -> None:
 
 def _cell(axes, x: int, y: int, noticed: bool, named: bool) -> None:
     if noticed and named:
-        axes.plot(x, y, marker="s", markersize=9, color=HARM, clip_on=False)
+        axes.plot(x, y, marker="s", markersize=9, color=ANOMALY, clip_on=False)
     elif noticed:
         axes.plot(x, y, marker="X", markersize=9, color=BLACK)
     elif named:
-        axes.plot(x, y, marker="s", markersize=9, markerfacecolor="white", color=HARM)
+        axes.plot(x, y, marker="s", markersize=9, markerfacecolor="white", color=ANOMALY)

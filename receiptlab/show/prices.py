@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from receiptlab.show.style import BLACK, COLOURS, GREY, HARM, PALE, Picture, picture, settings
+from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY, PALE, Picture, picture, settings
 
 
 def prices(measured: Mapping) -> Picture:
@@ -37,7 +37,9 @@ def _closing(axes, closing: list[Mapping[str, float]]) -> None:
     axes.plot(
         x, [row["closing ms"] for row in closing], "o-", color=COLOURS["replayed"], label="close_and_collect"
     )
-    axes.plot(x, [row["bare ms"] for row in closing], "x--", color=HARM, label="a bare DELETE of the range")
+    axes.plot(
+        x, [row["bare ms"] for row in closing], "x--", color=ANOMALY, label="a bare DELETE of the range"
+    )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xticks(x, [f"{size:,}" for size in x])

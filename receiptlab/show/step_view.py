@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from receiptlab.experiment.run import Change, Run, Step
-from receiptlab.show.style import BLACK, COLOURS, GREY, HARM, MARKS
+from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY, MARKS
 from receiptlab.show.tables import plain
 from receiptlab.show.timeline import timeline
 
@@ -126,9 +126,9 @@ def _call(step: Step) -> str:
         f'<span style="background:{COLOURS[step.outcome]};color:{ink};padding:1px 8px">'
         f"{MARKS[step.outcome]} {step.outcome}</span>"
     )
-    harm = (
-        f'<b style="background:{HARM};color:white;padding:1px 8px">‼ {_text(step.harm)}</b>'
-        if step.harm
+    anomaly = (
+        f'<b style="background:{ANOMALY};color:white;padding:1px 8px">‼ {_text(step.anomaly)}</b>'
+        if step.anomaly
         else ""
     )
     told = "".join(f"<div>{_text(word)}</div>" for word in (step.note, *step.wrong) if word)
@@ -137,7 +137,7 @@ def _call(step: Step) -> str:
     why = step.why if step.why != step.fault else ""
     return (
         f"<div><b>{_text(step.actor)}</b> calls <b>{_text(step.call)}</b>{fault} {outcome} "
-        f"{_text(why or step.found)} {harm}</div>{told}"
+        f"{_text(why or step.found)} {anomaly}</div>{told}"
         f'<div style="color:{GREY};overflow-wrap:anywhere">{arguments}</div>'
     )
 

@@ -27,7 +27,7 @@ COLOURS = {
     "read": "#999999",
     "invalid": "#F0E442",
 }
-HARM = "#D55E00"
+ANOMALY = "#D55E00"
 """What a counterexample shows: duplicated, lost, overwritten, disclosed."""
 
 MARKS = {

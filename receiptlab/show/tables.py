@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from receiptlab.experiment.run import Run, Step
-from receiptlab.show.style import COLOURS, GREY, HARM, MARKS, ink
+from receiptlab.show.style import ANOMALY, COLOURS, GREY, MARKS, ink
 
 
 class Table:
@@ -47,7 +47,7 @@ def _row(run: Run, step: Step) -> dict[str, object]:
         "found": step.found,
         **dict(zip(run.count_names, step.counts, strict=False)),
         "note": step.note,
-        "what went wrong": f"‼ {step.harm}" if step.harm else "",
+        "what went wrong": f"‼ {step.anomaly}" if step.anomaly else "",
         "not as expected": "; ".join(step.wrong),
     }
 
@@ -64,14 +64,14 @@ def summary(runs: Iterable[Run]) -> Table:
 
 
 def _summary_row(run: Run) -> dict[str, object]:
-    harms = [step.harm for step in run.steps if step.harm]
+    anomalies = [step.anomaly for step in run.steps if step.anomaly]
     return {
         "clauses": ", ".join(run.clauses),
         "name": run.name,
         "about": run.title,
         "outcomes": run.story,
         "counts": " ".join(map(str, run.last.counts)) or "–",
-        "what went wrong": f"‼ {harms[-1]}" if harms else "",
+        "what went wrong": f"‼ {anomalies[-1]}" if anomalies else "",
         "kind": run.kind,
         "as expected": "yes" if run.held else "NO",
     }
@@ -109,7 +109,7 @@ def _colour(value: object) -> str:
     """The style of one cell: outcomes and harms by their colour, names of cases in one line."""
     mark, _, word = str(value).partition(" ")
     if mark == "‼" or value == "NO":
-        return f"color: white; background-color: {HARM}; font-weight: bold;"
+        return f"color: white; background-color: {ANOMALY}; font-weight: bold;"
     if COLOURS.get(word) and MARKS[word] == mark:
         return f"color: {ink(word)}; background-color: {COLOURS[word]}; white-space: nowrap;"
     return "white-space: nowrap;" if re.fullmatch(r"[A-Z]-\d\d-[\w-]+", str(value)) else ""

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 
 from receiptlab.experiment.run import Lease, Run, Step
 from receiptlab.show.style import (
+    ANOMALY,
     BLACK,
     COLOURS,
     GREY,
-    HARM,
     PALE,
     SHAPES,
     Picture,
@@ -192,7 +192,7 @@ def _draw_call(axes, step: Step, y: int, database: int) -> None:
             marker="x",
             markersize=9,
             markeredgewidth=2.2,
-            color=HARM,
+            color=ANOMALY,
             zorder=5,
         )
     axes.plot(
@@ -266,16 +266,16 @@ def _draw_counts(axes, step: Step, before: tuple, y: int, names: tuple[str, ...]
             color=BLACK if changed else GREY,
             zorder=4,
         )
-    if step.harm:
+    if step.anomaly:
         axes.text(
             step.number,
             y + 0.33,
-            f" {textwrap.shorten(step.harm, 18, placeholder=chr(0x2026))} ",
+            f" {textwrap.shorten(step.anomaly, 18, placeholder=chr(0x2026))} ",
             ha="center",
             va="center",
             fontsize=8,
             weight="bold",
             color="white",
-            bbox={"facecolor": HARM, "edgecolor": "none", "boxstyle": "round,pad=0.25"},
+            bbox={"facecolor": ANOMALY, "edgecolor": "none", "boxstyle": "round,pad=0.25"},
             zorder=6,
         )

@@ -22,7 +22,7 @@ def runs():
 
 def test_everything_comes_out_as_it_is_stored(runs, monkeypatch):
     monkeypatch.setattr(golden, "ablate", ablate)
-    assert list(golden.differences(golden.read(golden.golden_file()), golden.result(runs))) == []
+    assert list(golden.differences(golden.read(golden.results_file()), golden.result(runs))) == []
 
 
 def test_no_listed_crash_point_is_left_out(runs):
@@ -48,7 +48,7 @@ def test_check_passes_and_says_so(runs, capsys, monkeypatch):
 def stored(tmp_path, monkeypatch):
     """A copy of the golden file in the golden file's place."""
     path = tmp_path / "results.json"
-    path.write_bytes(golden.golden_file().read_bytes())
+    path.write_bytes(golden.results_file().read_bytes())
     monkeypatch.setattr(golden, "golden_file", lambda: path)
     monkeypatch.setattr(golden, "experiments", lambda: [lambda: play(load("R-01-exact-replay"))])
     monkeypatch.setattr(golden, "unreached", lambda runs: [])
@@ -124,10 +124,10 @@ def test_differences_tell_types_lengths_and_what_is_not_there():
 
 
 def test_a_stored_run_is_what_a_run_says():
-    stored = golden.read(golden.golden_file())["runs"]["R-13-receipt-deleted"]
+    stored = golden.read(golden.results_file())["runs"]["R-13-receipt-deleted"]
     run = case("R-13-receipt-deleted")
     assert stored["kind"] == run.kind == "breaks"
-    assert [step["harm"] for step in stored["steps"]] == ["", "", "duplicated", ""]
+    assert [step["anomaly"] for step in stored["steps"]] == ["", "", "duplicated", ""]
 
 
 @pytest.mark.parametrize("name", [".", "/", "", "folder"])

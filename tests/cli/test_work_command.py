@@ -204,7 +204,7 @@ def test_no_pipes_are_left_open():
 
 @pytest.fixture
 def db(tmp_path, capsys):
-    """A fixture with the four webhook deliveries that come with the lab, as work of p."""
+    """A database file with the four webhook deliveries that come with the lab, as work of p."""
     path = tmp_path / "my.db"
     assert main(["intake", str(DELIVERIES), "--db", str(path), "--processor", "p"]) == 1
     capsys.readouterr()
@@ -230,7 +230,7 @@ def sound(path):
 
 def test_from_intake_to_the_sweep(db, capsys):
     assert lab("work", "--db", db, "--processor", "p", "--drain", "--", "cat") == 0
-    assert "4 done, 0 failed, 0 lost, 0 buried; 0 not finished" in capsys.readouterr().err
+    assert "4 done, 0 failed, 0 lost, 0 dead_letters; 0 not finished" in capsys.readouterr().err
     assert lab("sweep", "--db", db) == 0
     assert states(db) == {"done": 4}  # it is kept for a week
     bodies = {}
@@ -339,7 +339,7 @@ def test_a_dead_letter_outlives_a_short_retention_until_it_is_dealt_with(tmp_pat
             assert len(Work(store).next(namespace, "p", "w", 9, 100, 9, 1).claims) == claims
     assert lab("sweep", "--db", db, "--now", 1_000, "--attempts", 1) == 0
     out = capsys.readouterr().out
-    assert "buried     4" in out and "compacted  0" in out
+    assert "dead_letters     4" in out and "compacted  0" in out
     assert asked(db, "count(*) FROM outbox WHERE topic = 'dead-letter'") == [(4,)]
     assert lab("dead", "--db", db) == 0
     assert capsys.readouterr().out.count("its claim ended") == 4
@@ -384,7 +384,7 @@ def test_work_that_a_clock_ahead_put_off_is_reported_and_can_be_reset(db, capsys
     ],
     ids=lambda arguments: arguments[0],
 )  # fmt: skip
-def test_a_time_far_from_the_newest_in_the_fixture_is_refused(db, capsys, arguments):
+def test_a_time_far_from_the_newest_in_the_file_is_refused(db, capsys, arguments):
     """Seconds for milliseconds; a day early; a year late."""
     with Store.open(db) as store:
         [(newest,)] = store.read("SELECT max(staged_at) FROM outbox")
@@ -422,7 +422,7 @@ def test_a_sweep_waits_for_no_other_and_outlives_its_lease(db, capsys, monkeypat
     ],
     ids=lambda arguments: arguments[0],
 )  # fmt: skip
-def test_a_fixture_without_the_tables_of_work_gets_a_sentence(tmp_path, capsys, arguments):
+def test_a_file_without_the_tables_of_work_gets_a_sentence(tmp_path, capsys, arguments):
     plain = tmp_path / "plain.db"
     Store.create(plain, Intake.SCHEMA).close()
     name, *rest = arguments
@@ -562,7 +562,7 @@ def test_asked_once_to_stop_the_running_command_is_finished_and_saved(tmp_path, 
         go.touch()
         assert ended(process) == (
             0,
-            "stopped as asked, took nothing more: 1 done, 0 failed, 0 lost, 0 buried; 2 not finished\n",
+            "stopped as asked, took nothing more: 1 done, 0 failed, 0 lost, 0 dead_letters; 2 not finished\n",
         )
     assert states(db) == {"done": 1, "pending": 2}
     assert sound(db)
@@ -647,7 +647,7 @@ def test_after_sigkill_another_finishes_the_item(tmp_path):
     awaited(lambda: not lives(pid), "the end of the orphan")
 
 
-def test_a_fixture_that_is_removed_while_workers_run_ends_them_with_a_sentence(tmp_path):
+def test_a_file_that_is_removed_while_workers_run_ends_them_with_a_sentence(tmp_path):
     db = filled(tmp_path / "my.db", 5)
     process, go, _ = holding(tmp_path, db)
     with children(process, began(db, "sleep", 0.1)) as both:

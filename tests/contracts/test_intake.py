@@ -38,7 +38,7 @@ KEEP = {"retain_until": 1_000, "tombstone_until": 2_000}
 
 @pytest.fixture
 def intake(tmp_path):
-    with Store.create(tmp_path / "fixture.db", Intake.SCHEMA, timeout_ms=200) as store:
+    with Store.create(tmp_path / "receipts.db", Intake.SCHEMA, timeout_ms=200) as store:
         yield Intake(store)
 
 

@@ -40,9 +40,9 @@ def test_a_replay_writes_nothing(owner):
 
 
 def test_accept_changes_what_it_says_and_nothing_else(owner):
-    before = owner.look(**WORK)
+    before = owner.get(**WORK)
     owner.accept(**RESULT)
-    after = owner.look(**WORK)
+    after = owner.get(**WORK)
     assert after == before._replace(
         revision=2, results=1, state="result-recorded", holder=None, expires_at=None, changed_at=120
     )
@@ -101,7 +101,7 @@ def test_the_order_of_the_owner_s_checks():
 
 def test_looking_at_work_that_is_not_there_is_refused(owner):
     with pytest.raises(Refused, match="not-found"):
-        owner.look("shop", "order-99")
+        owner.get("shop", "order-99")
 
 
 def test_a_lookup_returns_the_receipt_and_waits_for_nobody(owner):
@@ -174,7 +174,7 @@ def cost_of_each_owner_call(size):
             )
         calls = [
             *((owner.add, "s", "one", 1, 1, "p", 0), (owner.claim, "s", "one", "a", 1, 9)),
-            *((owner.renew, "s", "one", "a", 1, 2, 20), (owner.look, "s", "one")),
+            *((owner.renew, "s", "one", "a", 1, 2, 20), (owner.get, "s", "one")),
             *((owner.accept, "s", "one", *result), (owner.accept, "s", "one", *result)),
             *((owner.find, "s", "new", 1, "p"), (owner.set_authority, "s", "one", 1, "p", 6)),
             *((owner.add, "s", "two", 1, 1, "p", 0), (owner.claim, "s", "two", "a", 1, 9)),
@@ -220,11 +220,11 @@ def test_no_argument_makes_the_owner_fail_in_another_way(owner, name, value):
     """Only ValueError, TypeError or Refused comes out of a wrong argument, and nothing is written."""
     if value == RESULT[name] and type(value) is type(RESULT[name]):
         return
-    before = owner.counted(), owner.look(**WORK)
+    before = owner.counted(), owner.get(**WORK)
     try:
         receipt = owner.accept(**RESULT | {name: value})
     except (WrongArgument, Refused):
-        assert (owner.counted(), owner.look(**WORK)) == before
+        assert (owner.counted(), owner.get(**WORK)) == before
     else:  # another key or time is a good call; it may be accepted once
         assert name in ("key", "now")
         assert receipt.outcome in ("accepted", "replayed")

@@ -19,7 +19,7 @@ CALL = KEY | {"payload": "pay 5", "now": 100}
 
 @pytest.fixture
 def retention(tmp_path):
-    with Store.create(tmp_path / "fixture.db", Retention.SCHEMA) as store:
+    with Store.create(tmp_path / "receipts.db", Retention.SCHEMA) as store:
         yield Retention(store)
 
 

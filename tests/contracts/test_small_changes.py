@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from receiptlab import database_file as fixture
+from receiptlab import database_file
 from receiptlab.contracts.owner import SCHEMA
 from receiptlab.contracts.work import claims
-from receiptlab.errors import Damaged, Definite, Locked, NotAFixture, WrongValue
+from receiptlab.errors import Damaged, Definite, FileRefused, Locked, WrongValue
 from receiptlab.store import Store
 from receiptlab.values import MAX_BODY, bounded, countable, integer, sized, text, utf8
 
@@ -79,7 +79,7 @@ def test_the_smallest_database_is_read_as_one(tmp_path):
     assert path.stat().st_size == 512
     for cut, reason in ((512, "application-id"), (511, "not-sqlite")):
         path.write_bytes(path.read_bytes()[:cut])
-        with pytest.raises(NotAFixture) as refused:
+        with pytest.raises(FileRefused) as refused:
             Store.open(path)
         assert refused.value.reason == reason
 
@@ -93,7 +93,7 @@ def bytes_seen_by_others(folder):
 @pytest.mark.parametrize("checkpointed", [True, False])
 def test_after_packing_nothing_old_is_in_any_file_while_the_store_is_open(tmp_path, checkpointed):
     """VACUUM writes into the WAL: without the second truncation the file itself still has the old pages."""
-    with Store.create(tmp_path / "fixture.db", ("CREATE TABLE t (a TEXT NOT NULL) STRICT",)) as store:
+    with Store.create(tmp_path / "receipts.db", ("CREATE TABLE t (a TEXT NOT NULL) STRICT",)) as store:
         store.db.execute("PRAGMA secure_delete = OFF")
         with store.write() as db:
             db.executemany("INSERT INTO t VALUES (?)", [(f"SECRET-{n}",) for n in range(500)])
@@ -133,19 +133,19 @@ def _error(name):
     [
         ("SQLITE_CORRUPT", Damaged, "damaged"),
         ("SQLITE_NOTADB", Damaged, "damaged"),
-        ("SQLITE_CANTOPEN", NotAFixture, "no-access"),
-        ("SQLITE_PERM", NotAFixture, "no-access"),
+        ("SQLITE_CANTOPEN", FileRefused, "no-access"),
+        ("SQLITE_PERM", FileRefused, "no-access"),
         ("SQLITE_BUSY", Locked, "SQLITE_BUSY"),
     ],
 )
-@pytest.mark.parametrize("connect", [fixture.connect, fixture._connect_reading])
+@pytest.mark.parametrize("connect", [database_file.connect, database_file._connect_reading])
 def test_what_opening_meets_has_its_own_reason(tmp_path, monkeypatch, connect, name, kind, reason):
     def fails(*args, **how):
         raise _error(name)
 
     monkeypatch.setattr(sqlite3, "connect", fails)
     with pytest.raises(kind) as refused:
-        connect(tmp_path / "fixture.db", 0)
+        connect(tmp_path / "receipts.db", 0)
     assert type(refused.value) is kind and refused.value.reason == reason
     assert ("restore a backup" in str(refused.value)) == (reason == "damaged")
 
@@ -177,8 +177,8 @@ def test_the_reading_commands_open_what_cannot_be_written(tmp_path, monkeypatch,
 
     path = tmp_path / "my.db"
     Store.create(path, (*command.SCHEMA, *_results())).close()
-    real = fixture._may
-    monkeypatch.setattr(fixture, "_may", lambda path, how: not how & 2 and real(path, how))
+    real = database_file._may
+    monkeypatch.setattr(database_file, "_may", lambda path, how: not how & 2 and real(path, how))
     assert cli.main([*arguments, "--db", str(path)]) == 0
     capsys.readouterr()
     for writing in (["requeue", "1"], ["sweep"]):

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiptlab import contracts
-from receiptlab import database_file as fixture
+from receiptlab import contracts, database_file
 from receiptlab.contracts.intake.items import identity_of
 from receiptlab.contracts.work.claims import GUARDS, LATEST, LONGEST, Claim, backoff
 from receiptlab.contracts.work.lease import LEASE_MS
@@ -37,7 +36,7 @@ FAIL = {"error": "Timeout", "detail": "", "max_attempts": 3, "base": 100, "cap":
 
 @pytest.fixture
 def work(tmp_path):
-    with Store.create(tmp_path / "fixture.db", Work.SCHEMA) as store:
+    with Store.create(tmp_path / "receipts.db", Work.SCHEMA) as store:
         yield Work(store)
 
 
@@ -358,7 +357,7 @@ CALLS = {
     "requeue": lambda work: work.requeue(2, 20),
     "discard": lambda work: work.discard(2, 20),
     "dead": lambda work: work.dead(0, 5),
-    "look": lambda work: work.look(2),
+    "get": lambda work: work.get(2),
     "history": lambda work: work.history(2),
     "ahead": lambda work: work.ahead(10**9, 20),
     "reset_ahead": lambda work: work.reset_ahead(10**9, 5, 20),
@@ -411,7 +410,7 @@ def test_every_record_of_a_contract_is_frozen():
 
 def test_no_statement_reads_a_clock_or_draws_a_number(monkeypatch):
     """Over all SQL of all cases, as SQLite's authorizer reports the functions that it calls."""
-    called, connect = set(), fixture.connect
+    called, connect = set(), database_file.connect
 
     def watched(*args):
         db = connect(*args)
@@ -420,7 +419,7 @@ def test_no_statement_reads_a_clock_or_draws_a_number(monkeypatch):
         )
         return db
 
-    monkeypatch.setattr(fixture, "connect", watched)
+    monkeypatch.setattr(database_file, "connect", watched)
     for case in own_cases():
         play(case)
     beside = {"quote", "json_set"}  # VACUUM calls the first, a step that changes a file by hand the second
@@ -457,7 +456,7 @@ def test_a_fence_at_its_end_blocks_no_queue_and_leaves_the_row_to_an_operator(wo
         db.execute("UPDATE work SET fence = ? WHERE id = 1", (MAX_INTEGER,))
         db.execute("UPDATE work SET fence = ? WHERE id IN (2, 3)", (MAX_INTEGER - 1,))
     reserved = work.next(**NEXT | {"limit": 3}, now=1)
-    assert reserved.buried == (1,)
+    assert reserved.dead_letters == (1,)
     assert [claim.fence for claim in reserved.claims] == [MAX_INTEGER] * 2
     assert work.complete(2, MAX_INTEGER, "", 2).state == "done"
     assert work.fail(3, MAX_INTEGER, **FAIL, now=2).state == "dead"
@@ -477,8 +476,8 @@ def test_a_claim_with_its_fence_at_the_end_is_reset_and_swept_like_any_other(wor
     work.next(**NEXT | {"limit": 2}, now=5_000)
     assert work.reset_ahead(0, 1, 10).works == (1,)
     assert rows(work, "state, fence") == [("failed", MAX_INTEGER), ("claimed", MAX_INTEGER)]
-    assert work.next(**NEXT, now=10).buried == (1,)
-    assert work.sweep("s", work.acquire_sweep("s", 9_000).token, 9, 9, 9_000).buried == 1
+    assert work.next(**NEXT, now=10).dead_letters == (1,)
+    assert work.sweep("s", work.acquire_sweep("s", 9_000).token, 9, 9, 9_000).dead_letters == 1
     check(work)
 
 

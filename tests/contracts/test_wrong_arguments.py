@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from receiptlab.contracts.intake.intake import Intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver, Writer
-from receiptlab.contracts.relay import Dispatch
+from receiptlab.contracts.relay import Relay
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import LabError, WrongArgument
@@ -84,7 +84,7 @@ CALLS = {
         "renew": OWNER | {"actor": "a", "fence": 1, "until": 20},
         "release": OWNER | {"actor": "a", "fence": 1},
         "find": {"scope": "s", "key": "k", "epoch": 1, "policy": "p"},
-        "look": {"scope": "s", "work": "w"},
+        "get": {"scope": "s", "work": "w"},
     },
     Retention: {
         "execute": OPERATION | {"payload": "x", "now": 10},
@@ -134,7 +134,7 @@ CALLS = {
         },
         "requeue": {"work": 1, "now": 10},
         "sweep": {"worker": "w", "token": 1, "limit": 1, "max_attempts": 3, "now": 10},
-        "look": {"work": 1},
+        "get": {"work": 1},
         "dead": {"after": 0, "limit": 1},
         "counts": {},
         "stage_work": {
@@ -151,16 +151,16 @@ CALLS = {
         "look_up": {"owner": "o", "key": "k"},
         "known": {"owner": "o", "subject": "s"},
     },
-    Dispatch: {
+    Relay: {
         "write_as": {"writer": Writer("o", 1, "i")},
-        "owed": {"limit": 1},
+        "pending": {"limit": 1},
         "send": {
             **{"receive": print, "look_up": print, "limit": 1, "now": 10},
             **{"max_attempts": 3, "base": 1, "cap": 1},
         },
         "reconciliation": {},
         "delayed": {},
-        "look": {"outbox": 1},
+        "get": {"outbox": 1},
         "close_entry": {"outbox": 1, "verdict": "happened", "note": "n", "now": 10},
         "jump": {"receiver": None, "now": 10},
     },

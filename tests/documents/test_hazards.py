@@ -12,15 +12,15 @@ from receiptlab.faults.disk import io_errors as diskfault
 from receiptlab.faults.disk import power_cut as powercut
 from receiptlab.faults.disk.workloads import lives
 from receiptlab.faults.processes import kills
-from receiptlab.interleaving.findings import Explored, Order
-from receiptlab.scenarios import interleaving_rows as every_order
-from receiptlab.scenarios import interleavings as orders
+from receiptlab.interleaving.findings import Explored, Interleaving
+from receiptlab.scenarios import interleaving_rows as every_interleaving
+from receiptlab.scenarios import interleavings
 from receiptlab.scenarios import racing_mistakes as racing
 from tools import hazards
 
 REPORT = json.loads(hazards.REPORT.read_text(encoding="utf-8"))
 ROWS = REPORT["rows"]
-LIVES = {life.name: life for life in lives()}
+LIVES = {workload.name: workload for workload in lives()}
 
 
 def test_every_hazard_tried_every_contract_it_is_about():
@@ -66,10 +66,12 @@ def stored(hazard, contracts, settings):
 
 
 def test_the_stored_orders_are_what_comes_out_now(monkeypatch):
-    few = {row["setting"] for row in ROWS if row["hazard"] == "every order" and row["tried"] < 100}
-    for module, name in ((orders, "PAIRS"), (racing, "PLANTED")):
+    few = {row["setting"] for row in ROWS if row["hazard"] == "every interleaving" and row["tried"] < 100}
+    for module, name in ((interleavings, "PAIRS"), (racing, "PLANTED")):
         monkeypatch.setattr(module, name, [each for each in getattr(module, name) if each.name in few])
-    assert timeless(hazards._orders({}, quiet)) == stored("every order", {*CONTRACTS, "naive"}, few)
+    assert timeless(hazards._interleavings({}, quiet)) == stored(
+        "every interleaving", {*CONTRACTS, "naive"}, few
+    )
     assert len(few) > 20
 
 
@@ -104,14 +106,14 @@ def test_the_stored_disk_faults_are_what_comes_out_now(monkeypatch):
 
 
 def test_callers_that_never_meet_end_the_run(monkeypatch):
-    found = Explored("nothing", "owner", (), (), (Order("AB", (), (), "safe", 0, False),))
-    monkeypatch.setattr(every_order, "explored", lambda name: found)
+    found = Explored("nothing", "owner", (), (), (Interleaving("AB", (), (), "serializable", 0, False),))
+    monkeypatch.setattr(every_interleaving, "explored", lambda name: found)
     with pytest.raises(LabError, match="the callers never met, so nothing was shown"):
-        list(hazards._orders({}, quiet))
+        list(hazards._interleavings({}, quiet))
 
 
 def test_everything_that_the_kills_count_is_a_violation(monkeypatch):
-    row = {"contract": "owner", "kills": 3, "acknowledged": 9, "lost": 1, "doubled": 10, "unasked": 100}
+    row = {"contract": "owner", "kills": 3, "acknowledged": 9, "lost": 1, "duplicated": 10, "unasked": 100}
     monkeypatch.setattr(kills, "run", lambda *given: [row | {"wrong": ["odd"] * 1000}])
     [told] = hazards._kills(hazards.SMALL, quiet)
     assert (told["tried"], told["violations"], told["setting"]) == (3, 1111, "SIGKILL, 9 calls acknowledged")

@@ -64,7 +64,7 @@ EXPLAINED = {
     "operation key": "10_work_claims",
     "drained": "12_crash_points",
     "rollback journal": "12_crash_points",
-    "dispatcher": "13_split_brain_restore",
+    "relay": "13_split_brain_restore",
     "generation": "13_split_brain_restore",
     "reconciliation": "13_split_brain_restore",
 }

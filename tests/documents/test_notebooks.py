@@ -186,7 +186,17 @@ def test_the_strict_run_fails_for_an_edited_output_and_for_nothing_else(tmp_path
     nb["cells"][1]["outputs"][0]["data"]["text/plain"] = "5"
     notebooks.write(edited, nb)
 
-    command = [sys.executable, "-m", "pytest", "-c", str(PROJECT), "-p", "no:cacheprovider", "--color=no"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        str(PROJECT),
+        "-p",
+        "no:cacheprovider",
+        "--color=no",
+        "--nbval",
+    ]
     run = subprocess.run([*command, "--rootdir=.", good.name, edited.name], cwd=tmp_path, capture_output=True)
     told = run.stdout.decode()
     failed = [line.split(" - ")[0].strip() for line in told.splitlines() if line.startswith("FAILED")]

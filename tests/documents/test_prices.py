@@ -33,7 +33,7 @@ def test_the_stored_times_belong_together():
     assert [row["closing ms"] for row in rows] == sorted(row["closing ms"] for row in rows)
 
 
-def test_a_filled_fixture_has_what_it_says(tmp_path):
+def test_a_filled_file_has_what_it_says(tmp_path):
     with filled(tmp_path / "filled.db", 1_000) as store:
         assert store.read("SELECT count(*), min(epoch), max(epoch) FROM receipt") == [(1_000, 1, 10)]
 

@@ -12,7 +12,7 @@ import pytest
 
 from receiptlab.errors import NotWritten
 from receiptlab.examples import fair_lock as module
-from receiptlab.examples.fair_lock import Turns
+from receiptlab.examples.fair_lock import FairLock
 from receiptlab.faults.processes.children import environment
 from receiptlab.store import Store
 
@@ -47,7 +47,7 @@ for _ in range(200):
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "fixture.db"
+    return tmp_path / "receipts.db"
 
 
 @pytest.fixture(autouse=True)
@@ -134,10 +134,10 @@ def test_processes_exclude_each_other(path, tmp_path):
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one object", "an object each"])
 def test_threads_of_one_process_exclude_each_other(path, shared):
-    turns, told = Turns(path), []
+    turns, told = FairLock(path), []
 
     def other():
-        with turns if shared else Turns(path):
+        with turns if shared else FairLock(path):
             told.append("other in")
 
     with turns:
@@ -151,10 +151,10 @@ def test_threads_of_one_process_exclude_each_other(path, shared):
 
 
 def test_who_asks_again_at_once_does_not_overtake(path):
-    turns, told = Turns(path), []
+    turns, told = FairLock(path), []
 
     def other():
-        with Turns(path):
+        with FairLock(path):
             told.append("other")
 
     for _ in range(20):
@@ -180,7 +180,7 @@ def test_a_killed_process_frees_its_turn(path):
 
 
 def test_a_process_killed_in_the_line_frees_its_place(path):
-    with Turns(path), process(HOLD, path) as waiting:
+    with FairLock(path), process(HOLD, path) as waiting:
         tell(waiting)
         until_first_in_line(path)
         waiting.kill()
@@ -191,7 +191,7 @@ def test_a_process_killed_in_the_line_frees_its_place(path):
 
 def test_ctrl_c_ends_the_wait_and_leaves_nothing_locked(path):
     with process(HOLD, path) as waiting:
-        with Turns(path):
+        with FairLock(path):
             tell(waiting)
             until_first_in_line(path)
             waiting.send_signal(signal.SIGINT)
@@ -229,7 +229,7 @@ def interrupted(turns, at):
 
 
 def test_ctrl_c_at_any_place_keeps_nobody_out(path):
-    turns, errors, left = Turns(path), [], []
+    turns, errors, left = FairLock(path), [], []
     while error := interrupted(turns, len(errors) + 1):
         errors.append(error)
         left.append(free(path, "turn") and free(path, "queue"))
@@ -243,7 +243,7 @@ def test_ctrl_c_at_any_place_keeps_nobody_out(path):
 
 
 def test_a_turn_inside_a_turn_is_refused(path):
-    for inner in (turns := Turns(path), Turns(path)):
+    for inner in (turns := FairLock(path), FairLock(path)):
         with turns:
             with pytest.raises(NotWritten, match=r"^nested: ") as caught, inner:
                 pass
@@ -253,30 +253,30 @@ def test_a_turn_inside_a_turn_is_refused(path):
         assert free(path, "turn")
 
 
-def test_the_turns_of_two_fixtures_have_nothing_to_do_with_each_other(path, tmp_path):
-    with Turns(path), Turns(tmp_path / "other.db"):
+def test_the_fair_locks_of_two_files_have_nothing_to_do_with_each_other(path, tmp_path):
+    with FairLock(path), FairLock(tmp_path / "other.db"):
         enters(tmp_path / "third.db")
 
 
 def test_an_error_in_a_turn_comes_through_and_frees_it(path):
-    with pytest.raises(ZeroDivisionError), Turns(path):
+    with pytest.raises(ZeroDivisionError), FairLock(path):
         raise ZeroDivisionError
     assert free(path, "turn")
 
 
 def test_the_fixture_itself_is_never_touched(path):
-    with Turns(path):
+    with FairLock(path):
         assert not path.exists()
     for what in ("turn", "queue"):
-        assert path.with_name(f"fixture.db-{what}").read_bytes() == b""
+        assert path.with_name(f"receipts.db-{what}").read_bytes() == b""
 
 
 def test_files_that_are_removed_are_made_again(path):
-    with Turns(path):
+    with FairLock(path):
         os.unlink(f"{path}-turn")
         os.unlink(f"{path}-queue")
         enters(path)  # two at once: slower, not wrong
-    with Turns(path):
+    with FairLock(path):
         assert not free(path, "turn")
     assert free(path, "turn")
 
@@ -286,31 +286,31 @@ def goes_without(path):
     with process(HOLD, path) as holder:
         tell(holder)
         says(holder, "IN")
-        with Turns(path), pytest.raises(NotWritten, match=r"^nested: "), Turns(path):
+        with FairLock(path), pytest.raises(NotWritten, match=r"^nested: "), FairLock(path):
             pass
 
 
 def test_without_a_folder_there_are_no_turns(tmp_path):
-    goes_without(tmp_path / "missing" / "fixture.db")
+    goes_without(tmp_path / "missing" / "receipts.db")
 
 
 def test_in_a_folder_that_is_not_ours_there_are_no_turns(plain_user):
     plain_user.chmod(0o500)
-    with Turns(plain_user / "fixture.db"):
+    with FairLock(plain_user / "receipts.db"):
         assert list(plain_user.iterdir()) == []
 
 
 def test_files_that_may_only_be_read_are_enough(plain_user):
-    path = plain_user / "fixture.db"
+    path = plain_user / "receipts.db"
     for what in ("turn", "queue"):
-        path.with_name(f"fixture.db-{what}").touch(mode=0o444)
-    with Turns(path):
+        path.with_name(f"receipts.db-{what}").touch(mode=0o444)
+    with FairLock(path):
         assert not free(path, "turn", "r")
 
 
 def test_a_link_is_not_followed(path, tmp_path):
-    (tmp_path / "fixture.db-turn").symlink_to(path)
-    with Turns(path):
+    (tmp_path / "receipts.db-turn").symlink_to(path)
+    with FairLock(path):
         assert not path.exists()
 
 
@@ -329,7 +329,7 @@ def test_without_fcntl_there_are_no_turns(path, monkeypatch):
 
 def test_it_costs_an_open_store_none_of_its_locks(path):
     with Store.create(path, ("CREATE TABLE t (x INTEGER) STRICT",)) as store:
-        with Turns(path), store.write() as db:
+        with FairLock(path), store.write() as db:
             db.execute("INSERT INTO t VALUES (1)")
         enters(path)
         with store.write() as db:

@@ -25,7 +25,7 @@ from receiptlab.cli.commands import main
 from receiptlab.contracts import relay as sending
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import SCHEMA, Receiver, Writer
-from receiptlab.contracts.relay import Dispatch, Message
+from receiptlab.contracts.relay import Message, Relay
 from receiptlab.errors import Indefinite, InjectedFault, NotWritten, Refused, WrongValue
 from receiptlab.examples.http_receiver import Service
 from receiptlab.examples.http_sender import Remote, Unanswered, look_up_over_http, over_http
@@ -57,8 +57,8 @@ def service(request, store):
 
 
 @pytest.fixture
-def owed(tmp_path):
-    """An owner's file with two accepted results that are owed."""
+def pending(tmp_path):
+    """An owner's file with two accepted results that are pending."""
     with Store.create(tmp_path / "owner.db", sending.SCHEMA) as store:
         owner = Owner(store)
         for number in (1, 2):
@@ -66,7 +66,7 @@ def owed(tmp_path):
             owner.add(**WORK | named, revision=1, epoch=1, policy="policy-1", now=0)
             owner.claim(**WORK | named, actor="worker-a", now=100, until=160)
             owner.accept(**RESULT | named | {"key": f"key-{number}"})
-        yield Dispatch(store)
+        yield Relay(store)
 
 
 class Answer:
@@ -244,14 +244,14 @@ def test_one_that_comes_while_the_first_still_runs_waits_and_gets_its_answer(sto
     """The draft's 409 does not occur."""
     inside, go_on = threading.Event(), threading.Event()
 
-    def reach(point):
+    def failpoint(point):
         if point == "after_effect":
             inside.set()
             assert go_on.wait(WAIT_S)
 
     store.timeout_ms = WAIT_S * 1_000
     with Service(store).running() as service, ThreadPoolExecutor(2) as pool:
-        service.reach = reach
+        service.failpoint = failpoint
         first = pool.submit(post, service)
         assert inside.wait(WAIT_S)
         second = pool.submit(post, service)
@@ -279,11 +279,11 @@ def test_a_statement_that_fails_is_503(service, store):
 
 
 def test_a_commit_that_fails_half_way_is_500(service):
-    def reach(point):
+    def failpoint(point):
         if point == "before_commit":
             raise Indefinite("SQLITE_IOERR", "COMMIT failed")
 
-    service.reach = reach
+    service.failpoint = failpoint
     assert post(service).problem() == (500, "SQLITE_IOERR")
 
 
@@ -295,11 +295,11 @@ def test_a_commit_that_fails_half_way_is_500(service):
     ],
 )
 def test_what_was_not_written_is_503_and_what_nobody_knows_is_500(service, error, status, again):
-    def reach(point):
+    def failpoint(point):
         if point == "before_commit":
             raise error
 
-    service.reach = reach
+    service.failpoint = failpoint
     answer = post(service)
     assert answer.problem() == (status, error.reason)
     assert (answer.headers["Retry-After"], answer.headers["Stripe-Should-Retry"]) == (again, None)
@@ -338,11 +338,11 @@ def test_a_damaged_file_asks_nobody_to_come_again(damaged):
 
 
 def test_a_commit_that_meets_damage_asks_nobody_to_come_again(service):
-    def reach(point):
+    def failpoint(point):
         if point == "before_commit":
             raise Indefinite("damaged", "COMMIT failed; stop, and restore a backup")
 
-    service.reach = reach
+    service.failpoint = failpoint
     not_again(post(service), 500, "damaged")
 
 
@@ -849,14 +849,14 @@ def test_at_its_end_nobody_is_left_waiting(store):
     """An idle connection is closed, and a request that came whole is answered first."""
     inside, go_on, threads = threading.Event(), threading.Event(), threading.active_count()
 
-    def reach(point):
+    def failpoint(point):
         if point == "after_effect":
             inside.set()
             assert go_on.wait(WAIT_S)
 
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as idle:
         with Service(store).running() as service:
-            service.reach = reach
+            service.failpoint = failpoint
             waiting = idle.enter_context(socket.create_connection(service.server_address, timeout=WAIT_S))
             running = pool.submit(post, service)
             assert inside.wait(WAIT_S)
@@ -932,12 +932,12 @@ def cut(service, point, times=1):
     """The connection is cut where the next requests come to `point`."""
     left = [None] * times
 
-    def reach(here):
+    def failpoint(here):
         if here == point and left:
             left.pop()
             raise InjectedFault(point)
 
-    service.reach = reach
+    service.failpoint = failpoint
 
 
 def test_the_client_of_stripe_writes_once(service, store, client, heard):
@@ -960,11 +960,11 @@ def test_a_cut_connection_is_one_effect_and_the_client_gets_its_answer(
 
 
 def test_a_locked_file_is_tried_again_by_the_client_itself(service, store, client, heard):
-    def reach(point):
+    def failpoint(point):
         if point == "before_commit" and len(heard) == 1:
             raise NotWritten("SQLITE_FULL", "no room")
 
-    service.reach = reach
+    service.failpoint = failpoint
     assert pay(client).id == 1
     assert len(heard) == 2
     assert effects(store) == 1
@@ -1024,64 +1024,64 @@ def writer(service):
     return Remote(service.url, 5_000).register("shop", "host-a")
 
 
-def test_what_is_owed_is_sent_and_acknowledged(service, store, owed, heard):
+def test_what_is_owed_is_sent_and_acknowledged(service, store, pending, heard):
     receive = over_http(service.url, writer(service), 5_000)
-    assert owed.send(receive, 10, 200) == (2, 0, 0, 0, "")
-    assert owed.owed(10) == []
+    assert pending.send(receive, 10, 200) == (2, 0, 0, 0, "")
+    assert pending.pending(10) == []
     assert store.read("SELECT key, subject, revision, fence FROM effect ORDER BY id") == [("shop/key-1", "shop/order-1", 2, 1), ("shop/key-2", "shop/order-2", 2, 1)]  # fmt: skip
 
 
-def test_an_answer_that_is_lost_leaves_the_message_owed(service, store, owed):
+def test_an_answer_that_is_lost_leaves_the_message_owed(service, store, pending):
     receive = over_http(service.url, writer(service), 5_000)
     cut(service, "after_commit")
-    assert owed.send(receive, 10, 200) == (1, 0, 0, 1, "")
-    assert [(entry.state, entry.told) for entry in owed.delayed()] == [("unanswered", "no-answer")]
-    assert (len(owed.owed(10)), effects(store)) == (1, 2)
-    assert owed.send(receive, 10, 2_000) == (1, 0, 0, 0, "")
-    assert (len(owed.owed(10)), effects(store), owed.reconciliation()) == (0, 2, [])
+    assert pending.send(receive, 10, 200) == (1, 0, 0, 1, "")
+    assert [(entry.state, entry.told) for entry in pending.delayed()] == [("unanswered", "no-answer")]
+    assert (len(pending.pending(10)), effects(store)) == (1, 2)
+    assert pending.send(receive, 10, 2_000) == (1, 0, 0, 0, "")
+    assert (len(pending.pending(10)), effects(store), pending.reconciliation()) == (0, 2, [])
 
 
-def test_without_keys_a_look_up_says_what_became_of_a_lost_answer(service, store, owed):
+def test_without_keys_a_look_up_says_what_became_of_a_lost_answer(service, store, pending):
     receive = over_http(service.url, writer(service), 5_000)
     look_up = look_up_over_http(service.url, "shop", 5_000)
     cut(service, "after_commit")
-    assert owed.send(receive, 10, 200, keyed=False, look_up=look_up) == (2, 0, 0, 0, "")
-    assert (effects(store), owed.reconciliation()) == (2, [])
-    assert owed.store.read("SELECT told FROM dispatch ORDER BY outbox") == [("found by a look-up",), ("",)]
+    assert pending.send(receive, 10, 200, keyed=False, look_up=look_up) == (2, 0, 0, 0, "")
+    assert (effects(store), pending.reconciliation()) == (2, [])
+    assert pending.store.read("SELECT told FROM relay ORDER BY outbox") == [("found by a look-up",), ("",)]
     with pytest.raises(Refused, match="not-found"):
         look_up(MESSAGE._replace(key="shop/other"))
 
 
-def test_without_keys_and_look_up_a_lost_answer_is_for_a_person(service, store, owed):
+def test_without_keys_and_look_up_a_lost_answer_is_for_a_person(service, store, pending):
     receive = over_http(service.url, writer(service), 5_000)
     cut(service, "after_commit")
-    owed.send(receive, 10, 200, keyed=False)
-    owed.send(receive, 10, 201, keyed=False)
-    assert [(entry.key, entry.state) for entry in owed.reconciliation()] == [("shop/key-1", "unclear")]
+    pending.send(receive, 10, 200, keyed=False)
+    pending.send(receive, 10, 201, keyed=False)
+    assert [(entry.key, entry.state) for entry in pending.reconciliation()] == [("shop/key-1", "unclear")]
     assert effects(store) == 2
 
 
-def test_what_is_refused_is_for_a_person(service, store, owed):
+def test_what_is_refused_is_for_a_person(service, store, pending):
     old = writer(service)
     Remote(service.url, 5_000).register("shop", "host-b")
-    assert owed.send(over_http(service.url, old, 5_000), 10, 200).refused == 2
-    assert {entry.told for entry in owed.reconciliation()} == {"writer-fenced"}
+    assert pending.send(over_http(service.url, old, 5_000), 10, 200).refused == 2
+    assert {entry.told for entry in pending.reconciliation()} == {"writer-fenced"}
     assert effects(store) == 0
 
 
-def test_nobody_there_is_definite(service, owed):
+def test_nobody_there_is_definite(service, pending):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        assert owed.send(over_http(url, Writer("shop", 1, "host-a"), 5_000), 10, 200, keyed=False).stopped == "unreachable"  # fmt: skip
-    assert (len(owed.owed(10)), owed.reconciliation()) == (2, [])
+        assert pending.send(over_http(url, Writer("shop", 1, "host-a"), 5_000), 10, 200, keyed=False).stopped == "unreachable"  # fmt: skip
+    assert (len(pending.pending(10)), pending.reconciliation()) == (2, [])
 
 
-def test_a_locked_receiver_is_definite(service, store, owed):
+def test_a_locked_receiver_is_definite(service, store, pending):
     receive = over_http(service.url, writer(service), 5_000)
     with store.write():
-        assert owed.send(receive, 10, 200, keyed=False).stopped == "SQLITE_BUSY"
-    assert (len(owed.owed(10)), owed.reconciliation()) == (2, [])
+        assert pending.send(receive, 10, 200, keyed=False).stopped == "SQLITE_BUSY"
+    assert (len(pending.pending(10)), pending.reconciliation()) == (2, [])
 
 
 @contextlib.contextmanager
@@ -1196,14 +1196,14 @@ def test_the_key_stands_for_all_that_a_message_says(service):
             remote.apply(who, MESSAGE._replace(**change))
 
 
-def test_a_restored_owner_asks_for_a_new_identity_and_jumps(service, owed):
+def test_a_restored_owner_asks_for_a_new_identity_and_jumps(service, pending):
     remote = Remote(service.url, 5_000)
-    owed.write_as(remote.register("shop", "host-a"))
-    owed.send(over_http(service.url, owed.writer(), 5_000), 10, 200)
-    owed.write_as(remote.register("shop", "host-b"))
-    owed.jump(remote, 300)
-    assert owed.store.read("SELECT fence, revision FROM work") == [(2, 2), (2, 2)]
-    assert remote.register("shop", "host-b") == owed.writer()
+    pending.write_as(remote.register("shop", "host-a"))
+    pending.send(over_http(service.url, pending.writer(), 5_000), 10, 200)
+    pending.write_as(remote.register("shop", "host-b"))
+    pending.jump(remote, 300)
+    assert pending.store.read("SELECT fence, revision FROM work") == [(2, 2), (2, 2)]
+    assert remote.register("shop", "host-b") == pending.writer()
 
 
 @pytest.mark.parametrize(
@@ -1367,12 +1367,12 @@ def refused(capsys, *arguments):
     return line
 
 
-def test_files_that_cannot_be_used_get_a_sentence(tmp_path, capsys, owed):
+def test_files_that_cannot_be_used_get_a_sentence(tmp_path, capsys, pending):
     other = tmp_path / "other.db"
     with contextlib.closing(sqlite3.connect(other)) as db:
         db.execute("CREATE TABLE a (b)")
     assert "of another application" in refused(capsys, "--db", str(other))
-    assert "is no file of a receiver" in refused(capsys, "--db", str(owed.store.path))
+    assert "is no file of a receiver" in refused(capsys, "--db", str(pending.store.path))
     assert "cannot be made" in refused(capsys, "--db", str(tmp_path / "missing" / "a.db"))
     assert "is no file" in refused(capsys, "--db", str(tmp_path))
 

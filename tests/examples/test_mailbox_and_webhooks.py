@@ -20,7 +20,7 @@ from receiptlab.contracts.intake.content import content_digest
 from receiptlab.contracts.intake.intake import Intake
 from receiptlab.contracts.intake.items import identity_of
 from receiptlab.contracts.work.work import Work
-from receiptlab.errors import LabError, NotAFixture, Refused, WrongArgument
+from receiptlab.errors import FileRefused, LabError, Refused, WrongArgument
 from receiptlab.examples import batches, mailbox, webhooks
 from receiptlab.examples.batches import Broken, Doubtful, forget, take_in
 from receiptlab.examples.handler import Failure, item_of
@@ -39,7 +39,7 @@ INBOX, DELIVERIES = DATA / "inbox.mbox", DATA / "deliveries.jsonl"
 
 @pytest.fixture
 def intake(tmp_path):
-    with Store.create(tmp_path / "fixture.db", command.SCHEMA, timeout_ms=200) as store:
+    with Store.create(tmp_path / "receipts.db", command.SCHEMA, timeout_ms=200) as store:
         yield Intake(store)
 
 
@@ -434,7 +434,7 @@ def test_forget_takes_the_domain_rows_of_what_was_erased_and_no_other(intake):
     ]
     intake.store.close()
     assert b"very secret" not in b"".join(
-        path.read_bytes() for path in intake.store.path.parent.glob("fixture.db*")
+        path.read_bytes() for path in intake.store.path.parent.glob("receipts.db*")
     )
 
 
@@ -814,14 +814,14 @@ def test_a_file_that_is_not_there_or_a_folder_is_an_error_of_the_system(tmp_path
     assert not (tmp_path / "my.db").exists()
 
 
-def test_a_fixture_that_is_none_or_lacks_the_tables_is_left_as_it_is(tmp_path):
+def test_a_file_that_is_none_or_lacks_the_tables_is_left_as_it_is(tmp_path):
     other = tmp_path / "other.db"
     other.write_bytes(b"something else")
-    with pytest.raises(NotAFixture, match="not-sqlite"):
+    with pytest.raises(FileRefused, match="not-sqlite"):
         lab(INBOX, "--db", other)
     assert other.read_bytes() == b"something else"
     Store.create(tmp_path / "plain.db", Work.SCHEMA).close()
-    with pytest.raises(NotAFixture, match="table letter"):
+    with pytest.raises(FileRefused, match="table letter"):
         lab(INBOX, "--db", tmp_path / "plain.db")
     with pytest.raises(command.Unusable, match="give two files"):
         lab(INBOX, "--db", INBOX)

@@ -63,7 +63,7 @@ def test_any_name_comes_back_as_it_was(processor):
 
 def test_names_with_quotes_and_backslashes_come_back_from_a_fixture(tmp_path):
     processor = 'say "hello" \\ n'
-    with Store.create(tmp_path / "fixture.db", command.SCHEMA) as store:
+    with Store.create(tmp_path / "receipts.db", command.SCHEMA) as store:
         deliver(Work(store), "a", processor)
         assert parsed(metrics(Work(store), 0, 0))[processor, "pending"] == 1
 
@@ -75,7 +75,7 @@ def deliver(work, key, processor="p"):
 
 
 def test_nothing_of_the_items_is_in_them_whatever_their_state(tmp_path):
-    with Store.create(tmp_path / "fixture.db", command.SCHEMA) as store:
+    with Store.create(tmp_path / "receipts.db", command.SCHEMA) as store:
         work = Work(store)
         for key in "abcdef":
             deliver(work, key)
@@ -90,7 +90,7 @@ def test_nothing_of_the_items_is_in_them_whatever_their_state(tmp_path):
         text = metrics(work, 400, 3)
         identities = [identity for (identity,) in store.read("SELECT identity FROM receipt")]
         with pytest.raises(Refused, match="not-found"):
-            work.look(7)
+            work.get(7)
     assert parsed(text) == {("p", state): 1 for state in STATES}
     assert parsed(text, AHEAD) == {("p", "pending"): 0, ("p", "claimed"): 1, ("p", "failed"): 0}
     assert "telling" not in text

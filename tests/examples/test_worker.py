@@ -13,7 +13,7 @@ from receiptlab.cli import intake_command as command
 from receiptlab.contracts.intake.intake import Intake
 from receiptlab.contracts.work.lease import LEASE_MS
 from receiptlab.contracts.work.work import Work
-from receiptlab.errors import NotAFixture, Refused, WrongArgument, WrongType, WrongValue
+from receiptlab.errors import FileRefused, Refused, WrongArgument, WrongType, WrongValue
 from receiptlab.examples import worker
 from receiptlab.examples.batches import forget, take_in
 from receiptlab.examples.handler import Failure
@@ -45,7 +45,7 @@ class Clock:
 
 @pytest.fixture
 def store(tmp_path):
-    with Store.create(tmp_path / "fixture.db", command.SCHEMA, timeout_ms=50) as store:
+    with Store.create(tmp_path / "receipts.db", command.SCHEMA, timeout_ms=50) as store:
         yield store
 
 
@@ -112,7 +112,7 @@ def test_a_name_that_is_none_is_refused(store, clock, wrong):
 def test_a_store_without_the_results_is_refused(tmp_path, clock):
     with (
         Store.create(tmp_path / "plain.db", Work.SCHEMA) as plain,
-        pytest.raises(NotAFixture, match="result"),
+        pytest.raises(FileRefused, match="result"),
     ):
         made(plain, clock)
 
@@ -135,7 +135,7 @@ def test_a_claim_of_another_store_saves_nothing(store, clock, tmp_path):
 def test_every_item_is_done_once_with_its_result_and_its_message(store, clock):
     add(store, "a", "b", "c")
     tally = made(store, clock).run("drained")
-    assert vars(tally) == {"done": 3, "failed": 0, "lost": 0, "buried": 0}
+    assert vars(tally) == {"done": 3, "failed": 0, "lost": 0, "dead_letters": 0}
     assert rows(store, "output, processor, revision FROM result ORDER BY id") == [
         ("a", "p", 1),
         ("b", "p", 1),
@@ -317,7 +317,7 @@ def test_what_was_erased_as_soon_as_it_was_reserved_is_not_worked_on(store, cloc
 
     told, worked = [], []
     add(store, "a")
-    store.reach = erase
+    store.failpoint = erase
     made(store, clock, lambda item, beat: worked.append(item), tell=told.append).run("drained")
     assert told == [
         "work 1, attempt 1: not-found: the receipt was erased, or compacted, and its work is gone; "
@@ -333,7 +333,7 @@ def test_an_item_that_is_spent_is_buried_and_told(store, clock):
         clock.now += 1_000
     told = []
     tally = made(store, clock, tell=told.append).run("drained")
-    assert (tally.buried, states(store)) == (1, {"dead": 1})
+    assert (tally.dead_letters, states(store)) == (1, {"dead": 1})
     assert told == ["work 1: its last claim ended; tried 3 times, it is dead now"]
 
 
@@ -413,7 +413,7 @@ def test_idle_ends_once_nothing_is_due_now(store, clock):
         return ""
 
     one = made(store, clock, fail)
-    assert vars(one.run("idle")) == {"done": 1, "failed": 1, "lost": 0, "buried": 0}
+    assert vars(one.run("idle")) == {"done": 1, "failed": 1, "lost": 0, "dead_letters": 0}
     assert one.left() == 1
 
 
@@ -468,7 +468,7 @@ def test_the_turn_is_held_around_the_writes_and_never_while_it_works(store, cloc
         seen.append(("handle", len(depth)))
         return ""
 
-    store.reach = lambda point: seen.append((point, len(depth)))
+    store.failpoint = lambda point: seen.append((point, len(depth)))
     add(store, "a")
     seen.clear()
     made(store, clock, handle, turns=turns).run("drained")
@@ -538,7 +538,7 @@ def replaced(store, how):
 @pytest.mark.skipif(os.name == "nt", reason="an open file cannot be removed there")
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 @pytest.mark.parametrize("when", ["before it takes", "while it works", "while it waits for the turn"])
-def test_a_fixture_that_is_gone_ends_the_worker_and_nothing_is_claimed_saved(store, clock, how, when):
+def test_a_file_that_is_gone_ends_the_worker_and_nothing_is_claimed_saved(store, clock, how, when):
     add(store, "a", "b")
 
     @contextlib.contextmanager
@@ -562,17 +562,17 @@ def test_a_fixture_that_is_gone_ends_the_worker_and_nothing_is_claimed_saved(sto
     assert rows(store, "count(*) FROM result") == [(0,)]
 
 
-def test_a_fixture_that_is_gone_is_noticed_when_nothing_is_due(store, clock):
+def test_a_file_that_is_gone_is_noticed_when_nothing_is_due(store, clock):
     one = made(store, clock)
     replaced(store, "removed")
     with pytest.raises(Gone):
         one.run()
 
 
-def test_a_fixture_that_goes_while_the_result_is_written_is_not_claimed_saved(store, clock):
+def test_a_file_that_goes_while_the_result_is_written_is_not_claimed_saved(store, clock):
     add(store, "a")
     one = made(store, clock)
-    store.reach = lambda point: replaced(store, "removed") if point == "after_work" else None
+    store.failpoint = lambda point: replaced(store, "removed") if point == "after_work" else None
     with pytest.raises(Gone):
         one.run()
     assert one.tally.done == 0
@@ -711,7 +711,7 @@ def test_forgetting_takes_the_results_of_what_was_erased(store, clock):
     assert rows(store, "output FROM result") == [("secret b",)]
     assert intake.scrub().done
     store.close()
-    assert b"secret a" not in b"".join(path.read_bytes() for path in store.path.parent.glob("fixture.db*"))
+    assert b"secret a" not in b"".join(path.read_bytes() for path in store.path.parent.glob("receipts.db*"))
 
 
 # Workers that are killed
@@ -723,7 +723,7 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot f
 @forks
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_ten_workers_do_a_thousand_items_while_they_are_killed(tmp_path, seed):
-    path = tmp_path / "fixture.db"
+    path = tmp_path / "receipts.db"
     killed_workers.fill(path, 1_000)
     kills = killed_workers.kill_while_working(path, seed)
     assert kills >= 5
@@ -733,7 +733,7 @@ def test_ten_workers_do_a_thousand_items_while_they_are_killed(tmp_path, seed):
 
 @forks
 def test_one_sweep_closes_all_that_was_left_open_and_one_worker_does_the_rest(tmp_path):
-    path = tmp_path / "fixture.db"
+    path = tmp_path / "receipts.db"
     killed_workers.fill(path, 300)
     assert killed_workers.kill_while_working(path, 4, until=4) == 4
     assert "a claim that nobody holds" in killed_workers.wrong(path, killed_workers.WRONG)
@@ -743,9 +743,9 @@ def test_one_sweep_closes_all_that_was_left_open_and_one_worker_does_the_rest(tm
     assert killed_workers.wrong(path, killed_workers.WRONG | killed_workers.UNFINISHED) == {}
 
 
-def test_a_fixture_opens_after_a_checkpoint_that_was_cut_off(tmp_path):
+def test_a_file_opens_after_a_checkpoint_that_was_cut_off(tmp_path):
     """The first page was written back, the others are in the WAL alone: what a kill in a checkpoint leaves."""
-    path, copy = tmp_path / "fixture.db", tmp_path / "copy.db"
+    path, copy = tmp_path / "receipts.db", tmp_path / "copy.db"
     with Store.create(path, ("CREATE TABLE t (x TEXT) STRICT",)) as store:
         with store.write() as db:
             db.executemany("INSERT INTO t VALUES (?)", [("x" * 2_000,)] * 200)

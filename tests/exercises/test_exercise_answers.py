@@ -133,7 +133,7 @@ if seen.due <= call.now:
     raise Refused("claim-lost", "this claim has ended", ("expiry",))
 """
 IS_MINE = """
-row = contract.look(work)
+row = contract.get(work)
 if row.state == "done" and row.fence is fence:
     return Changed(work, "done")
 """
@@ -238,7 +238,7 @@ return saved
         ("02", 4, TRIES_AGAIN, "cut off before commit of transaction 1, your function catches the fault and goes on"),
         ("02", 4, LOOKS_INSIDE_WRITES_OUTSIDE, "UPDATE work runs outside of `with naive.store.write()`"),
         ("02", 4, FIRST_GETS_NOTHING, "called for the first time: your function does not return the receipt"),
-        ("06", 5, PLAIN_BEGIN, "296 of 310 orders end busy; in AAAAABBABB A accepted, B failed SQLITE_BUSY_SNAPSHOT"),
+        ("06", 5, PLAIN_BEGIN, "296 of 310 interleavings end busy; in AAAAABBABB A accepted, B failed SQLITE_BUSY_SNAPSHOT"),
     ],
 )  # fmt: skip
 def test_a_call_that_leaves_a_half_behind_is_no_answer(stem, number, answer, told):
@@ -276,7 +276,7 @@ def test_a_natural_answer_is_accepted(stem, number, answer):
 @pytest.mark.parametrize(
     ("stem", "number", "answer", "told"),
     [
-        ("06", 1, "mine = 10", "How many statements has an accept, if two of them have 14 orders?"),
+        ("06", 1, "mine = 10", "How many statements has an accept, if two of them have 14 interleavings?"),
         ("10", 2, 'mine = ["fence"]', "2 are asked for; you have 1"),
         ("00", 2, 'mine = ("0", "0", "0")', "write it without quotes"),
         ("10", 7, 'mine = dict.fromkeys(calls, ["not_found"])', "not_found does not fit acquire: it asks for `work`, which acquire does not have"),
@@ -307,7 +307,7 @@ with lock:
         ("04", 3, "while True: pass"),
         ("04", 3, "while True:\n    try: call.fence / 0\n    except Exception: pass"),
         ("01", 4, "import threading\nthreading.Event().wait()"),
-        ("12", 4, "while contract.look(work): pass"),
+        ("12", 4, "while contract.get(work): pass"),
     ],
 )  # fmt: skip
 def test_an_answer_that_never_returns_is_stopped_with_a_sentence(stem, number, answer, monkeypatch):

@@ -1,9 +1,9 @@
-"""The checks of orders of statements: right answers, wrong ones, and what they are told."""
+"""The checks of interleavings of statements: right answers, wrong ones, and what they are told."""
 
 import pytest
 
 from receiptlab import exercises as judge
-from receiptlab.scenarios import interleaving_rows as every_order
+from receiptlab.scenarios import interleaving_rows as every_interleaving
 from receiptlab.scenarios.naive import (
     Saved,
     accept_by_key_alone,
@@ -30,9 +30,9 @@ OUTSIDE = "check outside of the transaction"
 
 @pytest.mark.parametrize("answer", ["AAAAABABBBBB", "aaaaa ba bbbbb"])
 def test_an_order_that_ends_so(answer, capsys):
-    judge.ends_in(OUTSIDE, "doubled", answer)
+    judge.ends_in(OUTSIDE, "duplicated", answer)
     assert told(capsys) == (
-        "done: it ends doubled: in AAAAABABBBBB A accepted, B accepted, with results 2, receipts 2, outbox 2"
+        "done: it ends duplicated: in AAAAABABBBBB A accepted, B accepted, with results 2, receipts 2, outbox 2"
     )
 
 
@@ -47,18 +47,21 @@ def test_an_order_that_ends_so(answer, capsys):
         ("AB", "AB is too short: A or B still has to go on"),
         ("AAAAAABB", "AAAAAABB is too long: all is over after AAAAAAB"),
         ("ABABABABABAB", "ABABABABABAB does not fit: at step 6 it is A who can go on"),
-        ("AAAAAAB", "it ends safe: in AAAAAAB A accepted, B replayed, with results 1, receipts 1, outbox 1"),
+        (
+            "AAAAAAB",
+            "it ends serializable: in AAAAAAB A accepted, B replayed, with results 1, receipts 1, outbox 1",
+        ),
     ],
 )
 def test_an_order_that_does_not_end_so(answer, line, capsys):
-    judge.ends_in(OUTSIDE, "doubled", answer)
+    judge.ends_in(OUTSIDE, "duplicated", answer)
     assert told(capsys).startswith(f"not yet: {line}")
 
 
 def test_every_order_that_was_explored_is_judged_by_what_it_came_to(capsys):
-    for order in every_order.explored(OUTSIDE).orders:
-        judge.ends_in(OUTSIDE, "safe", order.order)
-        assert told(capsys).startswith("done: " if order.verdict == "safe" else "not yet: ")
+    for interleaving in every_interleaving.explored(OUTSIDE).interleavings:
+        judge.ends_in(OUTSIDE, "serializable", interleaving.interleaving)
+        assert told(capsys).startswith("done: " if interleaving.verdict == "serializable" else "not yet: ")
 
 
 def test_a_verdict_that_no_order_has_is_not_asked_for(capsys):
@@ -66,7 +69,7 @@ def test_a_verdict_that_no_order_has_is_not_asked_for(capsys):
     assert told(capsys) == "not yet: no order of check outside of the transaction ends wrong"
 
 
-# in_every_order
+# in_every_interleaving
 
 
 def write(db, key, digest):
@@ -138,10 +141,10 @@ def made_up(naive, key, digest):
 
 
 @pytest.mark.parametrize("answer", [statement_by_statement, with_a_block])
-def test_a_function_that_is_right_in_every_order(answer, capsys):
-    judge.in_every_order(answer)
+def test_a_function_that_is_right_in_every_interleaving(answer, capsys):
+    judge.in_every_interleaving(answer)
     assert told(capsys) == (
-        "done: all 12 orders are safe: one effect, and a client that asks again gets the receipt"
+        "done: all 12 interleavings are safe: one effect, and a client that asks again gets the receipt"
     )
 
 
@@ -159,23 +162,29 @@ def test_a_function_that_is_right_in_every_order(answer, capsys):
         ),
         (
             accept_by_key_alone,
-            "48 of 50 orders end doubled; in AAAAABABBBBB A accepted, B accepted, with results 2",
+            "48 of 50 interleavings end duplicated; in AAAAABABBBBB A accepted, B accepted, with results 2",
         ),
         (
             accept_deferred,
-            "296 of 310 orders end busy; in AAAAABBABB A accepted, B failed SQLITE_BUSY_SNAPSHOT",
+            "296 of 310 interleavings end busy; in AAAAABBABB A accepted, B failed SQLITE_BUSY_SNAPSHOT",
         ),
         (
             accept_in_two_transactions,
-            "690 of 692 orders end doubled; in AAAAAAABABBBBBBB A accepted, B accepted, with",
+            "690 of 692 interleavings end duplicated; in AAAAAAABABBBBBBB A accepted, B accepted, with",
         ),
         (accept_and_forget_to_end, "your function returns and leaves its transaction open"),
-        (commits_early, "256 of 288 orders end doubled; in AAAABABBBAAAABBBB A accepted, B accepted, with "),
-        (without_answer, "12 of 12 orders end wrong; in "),
-        (made_up, "10 of 10 orders end doubled; in AAAAABBBBB A replayed, B replayed, with results 2"),
-        (for_ever, "there is no end to the orders; does your function ask again and again?"),
+        (
+            commits_early,
+            "256 of 288 interleavings end duplicated; in AAAABABBBAAAABBBB A accepted, B accepted, with ",
+        ),
+        (without_answer, "12 of 12 interleavings end wrong; in "),
+        (
+            made_up,
+            "10 of 10 interleavings end duplicated; in AAAAABBBBB A replayed, B replayed, with results 2",
+        ),
+        (for_ever, "there is no end to the interleavings; does your function ask again and again?"),
     ],
 )
 def test_a_function_that_some_order_shows_to_be_wrong(answer, line, capsys):
-    judge.in_every_order(answer)
+    judge.in_every_interleaving(answer)
     assert told(capsys).startswith(f"not yet: {line}")

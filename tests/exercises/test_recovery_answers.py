@@ -28,7 +28,7 @@ def told(capsys):
 
 
 def by_fence(contract, **call):
-    row = contract.look(call["work"])
+    row = contract.get(call["work"])
     if row.state == "done" and row.fence == call["fence"]:
         return Changed(call["work"], "done")
     return contract.complete(**call)
@@ -38,7 +38,7 @@ def by_trying_first(contract, **call):
     try:
         return contract.complete(**call)
     except Refused:
-        row = contract.look(call["work"])
+        row = contract.get(call["work"])
         if (row.state, row.fence) == ("done", call["fence"]):
             return {"work": call["work"], "state": "done", "due": None}
         raise
@@ -49,7 +49,7 @@ def only_again(contract, **call):
 
 
 def by_state(contract, **call):
-    done = contract.look(call["work"]).state == "done"
+    done = contract.get(call["work"]).state == "done"
     return Changed(call["work"], "done") if done else contract.complete(**call)
 
 
@@ -65,7 +65,7 @@ def says_done(contract, **call):
 
 
 def looks(contract, **call):
-    return contract.look(call["work"])
+    return contract.get(call["work"])
 
 
 def later(contract, **call):
@@ -73,7 +73,7 @@ def later(contract, **call):
 
 
 def one_message_more(contract, **call):
-    row = contract.look(call["work"])
+    row = contract.get(call["work"])
     if row.state == "done":
         with contract.store.write() as db:
             db.execute("INSERT INTO outbox SELECT NULL, topic, subject, staged_at FROM outbox LIMIT 1")

@@ -108,10 +108,10 @@ def test_a_contract_takes_such_numbers_and_answers_with_them():
     class Contract:
         store = "its store"
 
-        def look(self, work, *, fence):
+        def get(self, work, *, fence):
             assert type(work) is type(fence) is int
             return Row(fence, "order-17", ())
 
     contract = Apart(Contract())
     assert contract.store == "its store"
-    assert type(contract.look(Number(1), fence=Number(2)).fence) is Number
+    assert type(contract.get(Number(1), fence=Number(2)).fence) is Number

@@ -11,7 +11,7 @@ from receiptlab.experiment.case_file import FILE_CALLS, CaseError, read_case
 from receiptlab.experiment.library import data_folder, load, own_cases
 from receiptlab.experiment.player import play
 from receiptlab.faults.ablation import without
-from receiptlab.faults.failpoints import points_of
+from receiptlab.faults.failpoints import failpoints_of
 from receiptlab.faults.tampering import TAMPERING
 from receiptlab.store import Store
 
@@ -34,9 +34,9 @@ def test_case_of_the_lab_is_whole(case):
     """Every case names its clauses, and expects the outcome and the counts where it matters."""
     assert case.clauses
     for call in case.calls:
-        if call.call not in (*FILE_CALLS, "look"):
+        if call.call not in (*FILE_CALLS, "get"):
             assert call.expect, f"{case.name}:{call.line} expects nothing"
-        if call.call in CONTRACTS[case.contract].POINTS:
+        if call.call in CONTRACTS[case.contract].FAILPOINTS:
             assert "counts" in call.expect, f"{case.name}:{call.line} expects no counts"
         if call.expect and call.expect["outcome"] in ("refused", "invalid", "unknown", "failed"):
             assert call.expect.get("reason"), f"{case.name}:{call.line} expects no reason"
@@ -51,8 +51,8 @@ def test_playing_twice_gives_the_same_run():
 def test_every_crash_point_and_failing_table_is_played(contract):
     runs = [play(case) for case in own_cases() if case.contract == contract.NAME]
     faults = {(step.call, step.fault) for run in runs for step in run.steps if step.fault}
-    for call in contract.POINTS:
-        assert {(call, point) for point in points_of(contract, call)} <= faults
+    for call in contract.FAILPOINTS:
+        assert {(call, point) for point in failpoints_of(contract, call)} <= faults
     assert set(contract.TABLES) <= {fault.partition(":")[2] for _, fault in faults}
 
 
@@ -63,7 +63,7 @@ def test_every_listed_point_is_reached_and_no_other(contract, monkeypatch):
     for case in own_cases():
         if case.contract == contract.NAME:
             play(case)
-    assert reached == {point for call in contract.GUARDS for point in points_of(contract, call)}
+    assert reached == {point for call in contract.GUARDS for point in failpoints_of(contract, call)}
 
 
 def test_names_of_cases_are_unique_and_folders_are_contracts():
@@ -180,7 +180,7 @@ BAD = {
     "deep nesting": ([HEAD, "[" * 60_000 + "\n"], ":2: not JSON"),
     "deep argument": ([HEAD, ADD | {"args": {"now": [[[[[1]]]]]}}], ":2: nested deeper than 5 levels"),
     "infinite number": ([HEAD, '{"actor": "a", "call": 1e999}\n'], ":2: not JSON: 1e999 is too large"),
-    "harm with a surrogate": ([HEAD, ADD | {"harm": "\ud800"}], ":2: harm has a lone surrogate"),
+    "anomaly with a surrogate": ([HEAD, ADD | {"anomaly": "\ud800"}], ":2: anomaly has a lone surrogate"),
     "note with an escape": ([HEAD, ADD | {"note": "\u001b[2J"}], ":2: note must have at most 1000 characters"),
     "reason with an escape": ([HEAD, ADD | {"expect": {"outcome": "failed", "reason": "\u001b"}}], ":2: reason has a control"),
     "enormous line": ([HEAD, LONG], ":2: the line is longer than 65536 bytes"),
@@ -246,7 +246,7 @@ def test_the_format_page_names_every_key_call_and_outcome():
     words = {*cases._HEAD, *cases._LINE, *cases._EXPECT, *WORDS, *FILE_CALLS}
     for contract in CONTRACTS.values():
         words |= {contract.NAME, *contract.calls(), *contract.COUNTS, *TAMPERING.get(contract.NAME, {})}
-        words |= {point for call in contract.calls() for point in points_of(contract, call)}
+        words |= {point for call in contract.calls() for point in failpoints_of(contract, call)}
         for call, guards in contract.GUARDS.items():
             words |= {
                 guard.__name__.removeprefix(f"{call}_").replace("_", "-")

@@ -86,8 +86,8 @@ class Stale(Owner):
 
     kept = None
 
-    def look(self, scope, work):
-        self.kept = self.kept or super().look(scope, work)
+    def get(self, scope, work):
+        self.kept = self.kept or super().get(scope, work)
         return self.kept
 
 

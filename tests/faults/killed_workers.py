@@ -1,4 +1,4 @@
-"""Workers that die: many processes over one fixture, SIGKILL for one of them again and again.
+"""Workers that die: many processes over one database file, SIGKILL for one of them again and again.
 
 They are forked, so that a start is cheap; whoever calls this has no store open meanwhile. Their clock runs
 fifty times as fast as ours, so that a lease and a claim left behind end soon.
@@ -31,7 +31,7 @@ def fast():
 
 
 def fill(path, items, namespaces=5):
-    """A fixture with so many items, each with its work."""
+    """A database file with so many items, each with its work."""
     with Store.create(path, command.SCHEMA) as store:
         work = Work(store)
         with store.write() as db:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from receiptlab.contracts.retention import Retention
-from receiptlab.errors import NotAFixture
-from receiptlab.faults.failpoints import points_of
+from receiptlab.errors import FileRefused
+from receiptlab.faults.failpoints import failpoints_of
 from receiptlab.faults.processes.children import FIRST_EXIT_CODE, Child, ChildFailed, exit_code
 from receiptlab.scenarios.retention_runs import EXIT_CODES
 from receiptlab.store import Store
@@ -19,8 +19,8 @@ CALL = {"namespace": "shop", "epoch": 1, "operation": "op-1", "payload": "pay 5"
 
 @pytest.fixture
 def path(tmp_path):
-    Store.create(tmp_path / "fixture.db", Retention.SCHEMA).close()
-    return tmp_path / "fixture.db"
+    Store.create(tmp_path / "receipts.db", Retention.SCHEMA).close()
+    return tmp_path / "receipts.db"
 
 
 def counts(path):
@@ -28,7 +28,7 @@ def counts(path):
         return Retention(store).counted()
 
 
-@pytest.mark.parametrize("point", points_of(Retention, "execute"))
+@pytest.mark.parametrize("point", failpoints_of(Retention, "execute"))
 def test_every_point_of_retention_ends_a_process_with_its_own_exit_code(path, point):
     with Child(Retention, path, "execute", CALL, die_at=point) as child:
         child.expect("READY").go().expect("CALLING")
@@ -115,11 +115,11 @@ def test_a_second_connection_of_one_process_does_not_cost_the_first_its_locks(pa
         mine.execute(**CALL | {"operation": "op-0"})
         store.again().close()
         Store.open(path).close()
-        with pytest.raises(NotAFixture):
+        with pytest.raises(FileRefused):
             Store.create(path, Retention.SCHEMA)
         with Child(Retention, path, "execute", CALL) as child:
             assert child.expect("READY").go().expect("CALLING").outcome()["word"] == "accepted"
-        assert (path.parent / "fixture.db-wal").exists()
+        assert (path.parent / "receipts.db-wal").exists()
         assert mine.execute(**CALL | {"now": 200}).outcome == "replayed"
         assert mine.execute(**CALL | {"operation": "op-2", "now": 200}).outcome == "accepted"
         with Child(Retention, path, "execute", CALL | {"operation": "op-2"}) as child:

@@ -4,14 +4,14 @@ import pytest
 
 from receiptlab.contracts.owner import Owner
 from receiptlab.errors import Indefinite, InjectedFault, NotWritten, Refused
-from receiptlab.faults.failpoints import crash_at, failing, fault, points_of
+from receiptlab.faults.failpoints import crash_at, failing, failpoints_of, fault
 from tests.conftest import RESULT, WORK
 
 
 def test_an_accepted_call_comes_to_every_listed_point_in_order(owner):
     with crash_at(owner.store, "nowhere") as reached:
         owner.accept(**RESULT)
-    assert tuple(reached) == points_of(Owner, "accept")
+    assert tuple(reached) == failpoints_of(Owner, "accept")
 
 
 def test_a_replay_comes_to_the_last_two_points_and_a_refused_call_to_none(owner):
@@ -21,10 +21,10 @@ def test_a_replay_comes_to_the_last_two_points_and_a_refused_call_to_none(owner)
         with pytest.raises(Refused):
             owner.accept(**RESULT | {"fence": 7})
     assert reached == ["before_commit", "after_commit"]
-    assert points_of(Owner, "look") == ()
+    assert failpoints_of(Owner, "get") == ()
 
 
-@pytest.mark.parametrize("point", points_of(Owner, "accept"))
+@pytest.mark.parametrize("point", failpoints_of(Owner, "accept"))
 def test_a_crash_point_stops_there_and_is_unknown_to_the_caller(owner, point):
     with crash_at(owner.store, point) as reached, pytest.raises(InjectedFault) as stopped:
         owner.accept(**RESULT)
@@ -37,10 +37,10 @@ def test_a_crash_point_stops_there_and_is_unknown_to_the_caller(owner, point):
 
 @pytest.mark.parametrize("table", ["receipt", "outbox"])
 def test_a_failing_statement_leaves_the_file_as_it_was(owner, table):
-    before = owner.look(**WORK)
+    before = owner.get(**WORK)
     with failing(owner.store, "insert", table), pytest.raises(NotWritten, match="SQLITE_CONSTRAINT_TRIGGER"):
         owner.accept(**RESULT)
-    assert (owner.counted(), owner.look(**WORK)) == ((0, 0, 0), before)
+    assert (owner.counted(), owner.get(**WORK)) == ((0, 0, 0), before)
     assert owner.accept(**RESULT).outcome == "accepted"
 
 

@@ -11,10 +11,10 @@ from receiptlab.faults.disk.workloads import lives
 from receiptlab.outcomes import attempt
 from receiptlab.store import Store
 
-LIVES = {life.name: life for life in lives()}
+LIVES = {workload.name: workload for workload in lives()}
 
 # How many steps of each workload are made before the fault is planted: there is a row for every rule by then.
-STEPS = {"owner": 7, "retention": 11, "intake": 14, "work": 13, "receiver": 8, "dispatch": 19}
+STEPS = {"owner": 7, "retention": 11, "intake": 14, "work": 13, "receiver": 8, "relay": 19}
 EVEN = "fenced_at = iif(generation = 1, NULL, 5)"
 SAME_WORK = "identity, revision, processor, processor_revision, reference, 0"
 
@@ -132,13 +132,13 @@ PLANTED = {
             "UPDATE restoration SET owner = 'x'",
         ),
     },
-    "dispatch": {
+    "relay": {
         "a state of what is no message": ("UPDATE outbox SET topic = 'other' WHERE id = 1",),
-        "a message without a state": ("DELETE FROM attempt; DELETE FROM dispatch WHERE outbox = 1",),
+        "a message without a state": ("DELETE FROM attempt; DELETE FROM relay WHERE outbox = 1",),
         "a subject of which nothing is due and nobody decides": (
-            "UPDATE dispatch SET state = 'owed', due = NULL",
+            "UPDATE relay SET state = 'pending', due = NULL",
         ),
-        "attempts that are not counted": ("INSERT INTO attempt SELECT outbox, 99, 'x', 0 FROM dispatch",),
+        "attempts that are not counted": ("INSERT INTO attempt SELECT outbox, 99, 'x', 0 FROM relay",),
     },
 }
 CASES = [
@@ -152,11 +152,11 @@ CASES = [
 def files(tmp_path_factory):
     """By contract, the file after its steps."""
     made = {}
-    for name, life in LIVES.items():
+    for name, workload in LIVES.items():
         path = tmp_path_factory.mktemp(name) / reopening.NAME
-        with Store.create(path, life.schema) as store:
-            at = life.on(store)
-            for step in life.steps[: STEPS[name]]:
+        with Store.create(path, workload.schema) as store:
+            at = workload.on(store)
+            for step in workload.steps[: STEPS[name]]:
                 attempt(step.call, at)
         made[name] = path.read_bytes()
     return made
@@ -166,10 +166,10 @@ def test_every_rule_has_a_planted_fault():
     assert {name for rules in RULES.values() for name in rules} == {
         name for rules in PLANTED.values() for name in rules
     }
-    for name, life in LIVES.items():
-        assert set(life.rules) >= set(PLANTED[name]), name
+    for name, workload in LIVES.items():
+        assert set(workload.rules) >= set(PLANTED[name]), name
     assert set(LIVES["work"].rules) >= set(PLANTED["intake"])
-    assert set(LIVES["dispatch"].rules) >= set(PLANTED["owner"])
+    assert set(LIVES["relay"].rules) >= set(PLANTED["owner"])
 
 
 @pytest.mark.parametrize("name", LIVES)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from receiptlab import database_file as fixture
+from receiptlab import database_file
 from receiptlab.contracts import retention
 from receiptlab.errors import Indefinite, LabError, NotWritten, Refused
 from receiptlab.faults.disk import expected_steps as expecting
@@ -21,15 +21,15 @@ from receiptlab.outcomes import Outcome
 from receiptlab.store import Store
 from tests.faults.broken import TwoTransactions
 
-LIVES = {life.name: life for life in lives()}
+LIVES = {workload.name: workload for workload in lives()}
 WAL = filesystem.Setting("wal", "full")
 WORDS = ("failed", "unknown", "answered")
 EXECUTE = LIVES["retention"].steps[:1]
 
 
-def failing(name, setting=WAL, **life):
+def failing(name, setting=WAL, **workload):
     """The four rows of a contract; with other parts of its life, if they are given."""
-    return diskfault.run(settings=[setting], of=[LIVES[name]._replace(**life)])
+    return diskfault.run(settings=[setting], of=[LIVES[name]._replace(**workload)])
 
 
 def found(rows):
@@ -80,12 +80,12 @@ def opening_rows():
     return [diskfault.Trial(LIVES["work"], WAL, *each).run_opening() for each in diskfault.FAILURES]
 
 
-def test_a_fixture_that_cannot_be_made_or_opened():
+def test_a_file_that_cannot_be_made_or_opened():
     """A file that could not be made was removed, and that is definite."""
     rows = opening_rows()
     assert found(rows) == [(0, "")] * 4
     assert all(row["failed"] > 0 for row in rows)
-    assert fixture.sqlite3 is sqlite3
+    assert database_file.sqlite3 is sqlite3
 
 
 def unclear(real, *arguments):
@@ -150,7 +150,7 @@ def test_a_planted_mistake_in_making_or_opening_is_found(monkeypatch, call, chan
 
 
 def test_a_file_that_is_left_behind_is_found(monkeypatch):
-    monkeypatch.setattr(fixture, "remove", lambda path: None)
+    monkeypatch.setattr(database_file, "remove", lambda path: None)
     row = diskfault.Trial(LIVES["receiver"], WAL, "broken", False).run_opening()
     assert "Store.create" in row["witness"]
     assert "after failed: a file was left behind" in row["witness"]
@@ -177,7 +177,7 @@ def test_every_end_of_a_call_is_compared_with_what_is_in_the_file():
     assert wrong("unknown", "missing") == "after unknown: missing"
     assert wrong("unknown", "", "torn") == "after unknown: torn"
     assert wrong("unknown", "", "", ("a rule", "another"), "before") == "after unknown: a rule"
-    look = expected._replace(step=Step("look", lambda at: None, parts=2))
+    look = expected._replace(step=Step("get", lambda at: None, parts=2))
     assert look.made_again("between", None) == ""  # a part of it is there: any end is right
     assert look.made_again("after", None) == "made again it ended as accepted , not as replayed "
 
@@ -318,7 +318,7 @@ def test_what_is_written_when_the_connection_is_closed_is_found(monkeypatch, las
 def test_an_error_of_sqlite_that_comes_through_is_found(monkeypatch):
     class Raw(retention.Retention):
         def execute(self, *args):
-            self.store.db.execute(f"PRAGMA application_id = {fixture.APPLICATION_ID}")
+            self.store.db.execute(f"PRAGMA application_id = {database_file.APPLICATION_ID}")
             return super().execute(*args)
 
     [full, *_] = failing("retention", on=on(Raw))
@@ -335,7 +335,7 @@ def test_a_store_that_takes_every_failure_for_definite_is_found(monkeypatch):
 
 def test_a_run_without_a_failure_and_one_without_an_end_prove_nothing(monkeypatch):
     with pytest.raises(ProvesNothing, match="no failure struck"):
-        failing("owner", steps=(Step("look", lambda at: at.store.read("SELECT 1")),))
+        failing("owner", steps=(Step("get", lambda at: at.store.read("SELECT 1")),))
     monkeypatch.setattr(Fault, "__call__", lambda self, kind: setattr(self, "struck", 1))
     with pytest.raises(ProvesNothing, match="the failures have no end"):
         failing("owner", steps=LIVES["owner"].steps[:1])
@@ -401,7 +401,7 @@ def test_a_file_is_made_only_where_that_was_asked_for():
 
 
 def test_errors_have_the_codes_of_the_standard_library():
-    disk = Disk({"fixture.db": b""})
+    disk = Disk({"receipts.db": b""})
     db = filesystem.opened(disk, WAL)
     try:
         with pytest.raises(sqlite3.OperationalError, match="syntax error"):

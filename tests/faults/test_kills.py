@@ -40,7 +40,7 @@ def test_nothing_that_was_acknowledged_is_lost_and_nothing_is_doubled(monkeypatc
     rows = kills.run(15, progress=lambda *done: told.append(done))
     assert [row["contract"] for row in rows] == list(kills.KEPT)
     for row in rows:
-        assert (row["lost"], row["doubled"], row["unasked"], row["wrong"]) == (0, 0, 0, []), row
+        assert (row["lost"], row["duplicated"], row["unasked"], row["wrong"]) == (0, 0, 0, []), row
         assert row["acknowledged"] > row["kills"] == 3
     assert ended == ["anna", "ben"] * 5  # else what was committed and not answered would be unasked
     assert told == [(contract, number, 3) for contract in kills.KEPT for number in (1, 2, 3)]
@@ -63,12 +63,12 @@ def test_a_receipt_in_a_second_transaction_is_found():
 
 @posix
 def test_a_writer_that_does_it_again_is_found():
-    assert found("Forgetful", lambda row: row["doubled"])
+    assert found("Forgetful", lambda row: row["duplicated"])
 
 
 @posix
 def test_without_synchronous_nothing_is_found_and_the_module_says_so():
-    assert not found("Unsynced", lambda row: row["lost"] or row["doubled"] or row["wrong"], rounds=1)
+    assert not found("Unsynced", lambda row: row["lost"] or row["duplicated"] or row["wrong"], rounds=1)
     assert "a file with `synchronous` off passes all of this too" in " ".join(kills.__doc__.split())
 
 
@@ -102,7 +102,7 @@ def change(path, *statements):
 
 def made(contract, tmp_path, pieces=3):
     """A file with these pieces of business, and the writer that was told of them."""
-    path = tmp_path / "fixture.db"
+    path = tmp_path / "receipts.db"
     kind = CONTRACTS[contract]
     with Store.create(path, kind.SCHEMA) as store:
         business = killed.BUSINESS[contract]
@@ -112,7 +112,7 @@ def made(contract, tmp_path, pieces=3):
 
 def counted(contract, path, *writers):
     row = kills._reckoned(contract, path, list(writers))
-    return tuple(row[name] for name in ("acknowledged", "lost", "doubled", "unasked"))
+    return tuple(row[name] for name in ("acknowledged", "lost", "duplicated", "unasked"))
 
 
 @pytest.mark.parametrize("contract", kills.KEPT)

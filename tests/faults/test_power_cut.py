@@ -4,14 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from receiptlab import database_file as fixture
-from receiptlab import show
+from receiptlab import database_file, show
 from receiptlab.contracts import retention
 from receiptlab.contracts.base import arguments
 from receiptlab.contracts.intake import intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.registry import CONTRACTS
-from receiptlab.contracts.relay import Dispatch
+from receiptlab.contracts.relay import Relay
 from receiptlab.faults.disk import crash_states as states
 from receiptlab.faults.disk import power_cut as powercut
 from receiptlab.faults.disk import reopening
@@ -27,15 +26,15 @@ from tests.faults.broken import TwoTransactions
 
 WAL, LONG_WAL, JOURNAL = powercut.HOLDS
 BARE_JOURNAL, NORMAL, OFF = powercut.BREAKS
-LIVES = {life.name: life for life in lives()}
+LIVES = {workload.name: workload for workload in lives()}
 SCRUB = [step.name for step in LIVES["intake"].steps].index("scrub")
 SCRUBBING = LIVES["intake"].steps[: SCRUB + 1]
 BAD = ("lost", "damaged", "half", "back")
 
 
-def cut(setting, *names, **life):
+def cut(setting, *names, **workload):
     """The rows of these contracts under one setting; with other parts of the life, if they are given."""
-    return powercut.run("small", settings=[setting], of=[LIVES[name]._replace(**life) for name in names])
+    return powercut.run("small", settings=[setting], of=[LIVES[name]._replace(**workload) for name in names])
 
 
 def bad(row):
@@ -52,7 +51,7 @@ def test_nothing_is_lost_or_half_done(name):
     assert row["kept"] == row["judged"] >= row["states"] > row["points"] > row["calls"]
 
 
-@pytest.mark.parametrize("name", ["owner", "retention", "receiver", "dispatch"])
+@pytest.mark.parametrize("name", ["owner", "retention", "receiver", "relay"])
 def test_the_same_with_a_rollback_journal_whose_end_is_synced(name):
     [row] = cut(JOURNAL, name)
     assert (bad(row), row["violations"], row["witness"]) == ({}, 0, "")
@@ -73,7 +72,7 @@ def test_a_wal_that_is_emptied_after_the_packing_alone_comes_back(monkeypatch):
     monkeypatch.setattr(Store, "pack", pack)
     [row] = cut(LONG_WAL, "intake", steps=SCRUBBING)
     assert set(bad(row)) == {"back"}
-    assert "truncate of fixture.db-wal" in row["witness"]
+    assert "truncate of receipts.db-wal" in row["witness"]
 
 
 def pack_and_leave_the_wal(self):
@@ -83,13 +82,13 @@ def pack_and_leave_the_wal(self):
     return emptied
 
 
-@pytest.mark.parametrize(("packing", "harm"), [(Store.pack, set()), (pack_and_leave_the_wal, {"back"})])
-def test_bytes_in_free_space_are_gone_when_the_packed_file_is_written_back(monkeypatch, packing, harm):
+@pytest.mark.parametrize(("packing", "anomaly"), [(Store.pack, set()), (pack_and_leave_the_wal, {"back"})])
+def test_bytes_in_free_space_are_gone_when_the_packed_file_is_written_back(monkeypatch, packing, anomaly):
     """With secure_delete off a deleted row stays in the file's free space, as in slack space otherwise."""
-    monkeypatch.setattr(fixture, "connect", connecting("secure_delete = OFF"))
+    monkeypatch.setattr(database_file, "connect", connecting("secure_delete = OFF"))
     monkeypatch.setattr(Store, "pack", packing)
     [row] = cut(LONG_WAL, "intake", steps=(SCRUBBING[5], *SCRUBBING[-2:]))
-    assert set(bad(row)) == harm
+    assert set(bad(row)) == anomaly
 
 
 def test_every_call_that_writes_is_in_a_life():
@@ -98,7 +97,7 @@ def test_every_call_that_writes_is_in_a_life():
         assert named >= set(contract.writing()), contract.NAME
     assert "scrub" in {step.name for step in LIVES["intake"].steps}
     writing = {"write_as", "send", "close_entry", "jump"}
-    assert {step.name for step in LIVES[Dispatch.NAME].steps} >= writing
+    assert {step.name for step in LIVES[Relay.NAME].steps} >= writing
 
 
 # What breaks
@@ -108,20 +107,20 @@ def test_with_synchronous_normal_an_acknowledged_call_is_lost_and_nothing_else_h
     for row in cut(NORMAL, "owner", "receiver"):
         assert set(bad(row)) == {"lost"}
         assert "an acknowledged call is not there" in row["witness"]
-        assert "call 1" in row["witness"] and "fixture.db-wal" in row["witness"]
+        assert "call 1" in row["witness"] and "receipts.db-wal" in row["witness"]
 
 
 def test_with_synchronous_off_the_file_is_damaged_too():
     [row] = cut(OFF, "owner")
     assert set(bad(row)) == {"lost", "damaged", "half"}
-    assert "fixture.db-wal" in row["witness"]
+    assert "receipts.db-wal" in row["witness"]
 
 
 def test_a_rollback_journal_comes_back_when_its_deletion_is_not_synced():
     """FULL syncs the file and not the folder: the journal is there again, and the last call is undone."""
     for row in cut(BARE_JOURNAL, "owner", "receiver"):
         assert set(bad(row)) == {"lost"}
-        assert "Lost: deletion of fixture.db-journal." in row["witness"]
+        assert "Lost: deletion of receipts.db-journal." in row["witness"]
 
 
 def test_a_witness_names_the_call_the_moment_and_what_was_lost():
@@ -134,7 +133,7 @@ def test_a_witness_names_the_call_the_moment_and_what_was_lost():
     )
     told = tally._tell(states.State({}, lost[:3]), powercut.Place(1), verdict)
     assert told == (
-        "lost: it is gone. In the making of the file, after: create fixture.db. Lost: one; two; three."
+        "lost: it is gone. In the making of the file, after: create receipts.db. Lost: one; two; three."
     )
     told = tally._tell(states.State({}, ()), powercut.Place(), verdict)
     assert told == "lost: it is gone. In the making of the file, after: nothing. Lost: nothing."
@@ -175,7 +174,7 @@ def test_a_call_in_two_transactions_is_found(name, kind, why):
     assert why in row["witness"]
 
 
-class Hasty(Dispatch):
+class Hasty(Relay):
     """It does not wait for the disk before it sends, and does afterwards."""
 
     def send(self, receive, *args, **how):
@@ -194,11 +193,11 @@ def test_a_message_that_is_sent_before_its_mark_is_on_the_disk_is_found():
     since a WAL that is begun anew without a sync can also bring older pages back."""
 
     def on(store):
-        return SimpleNamespace(store=store, owner=Owner(store), dispatch=Hasty(store))
+        return SimpleNamespace(store=store, owner=Owner(store), relay=Hasty(store))
 
-    steps = [step for step in LIVES["dispatch"].steps[:9] if step.name != "send" or step.parts == 2]
-    assert bad(cut(LONG_WAL, "dispatch", steps=steps)[0]) == {}
-    [row] = cut(LONG_WAL, "dispatch", steps=steps, on=on)
+    steps = [step for step in LIVES["relay"].steps[:9] if step.name != "send" or step.parts == 2]
+    assert bad(cut(LONG_WAL, "relay", steps=steps)[0]) == {}
+    [row] = cut(LONG_WAL, "relay", steps=steps, on=on)
     assert set(bad(row)) == {"lost"}
     assert "send" in row["witness"]
 
@@ -213,8 +212,8 @@ def test_an_erasure_without_a_scrub_is_found():
 
 
 def connecting(pragma):
-    """`fixture.connect` with one setting changed."""
-    connect = fixture.connect
+    """`database_file.connect` with one setting changed."""
+    connect = database_file.connect
 
     def weaker(*arguments):
         db = connect(*arguments)
@@ -225,14 +224,14 @@ def connecting(pragma):
 
 
 def test_a_product_that_syncs_less_is_found(monkeypatch):
-    """The workload runs with what `fixture.connect` sets, under the settings that must hold."""
-    monkeypatch.setattr(fixture, "connect", connecting("synchronous = NORMAL"))
+    """The workload runs with what `database_file.connect` sets, under the settings that must hold."""
+    monkeypatch.setattr(database_file, "connect", connecting("synchronous = NORMAL"))
     [row] = cut(WAL, "receiver")
     assert set(bad(row)) == {"lost"}
 
 
 def test_a_life_in_which_nothing_is_written_proves_nothing():
-    look = Step("look", lambda at: at.store.read("SELECT 1"))
+    look = Step("get", lambda at: at.store.read("SELECT 1"))
     with pytest.raises(ProvesNothing, match="owner look wrote nothing"):
         cut(WAL, "owner", steps=(look,))
     add = LIVES["owner"].steps[0]
@@ -366,19 +365,19 @@ def test_the_states_are_the_same_each_time():
 
 def test_the_log_of_a_workload_is_the_same_each_time():
     """To the byte: SQLite's salts and nonces are drawn from a seed."""
-    life = LIVES["receiver"]
+    workload = LIVES["receiver"]
     for setting in (Setting(*WAL), Setting(*JOURNAL)):
-        once = Recording(life, setting).live().events
-        assert once == Recording(life, setting).live().events
-        assert once != Recording(life._replace(name="another"), setting).live().events
+        once = Recording(workload, setting).live().events
+        assert once == Recording(workload, setting).live().events
+        assert once != Recording(workload._replace(name="another"), setting).live().events
 
 
 def test_two_runs_give_the_same_rows_and_tell_how_far_they_are():
     told, settings = [], [WAL, NORMAL]
-    life = LIVES["receiver"]._replace(steps=LIVES["receiver"].steps[:2])
-    rows = powercut.run("small", lambda *done: told.append(done), settings, [life])
+    workload = LIVES["receiver"]._replace(steps=LIVES["receiver"].steps[:2])
+    rows = powercut.run("small", lambda *done: told.append(done), settings, [workload])
     assert told == [(0, 2), (1, 2), (2, 2)]
-    assert rows == powercut.run("small", settings=settings, of=[life])
+    assert rows == powercut.run("small", settings=settings, of=[workload])
 
 
 # A broken tool is noticed

@@ -79,6 +79,6 @@ def test_a_file_that_is_none_of_the_lab_is_refused_with_the_reason(path, tmp_pat
 
 
 def test_the_files_that_are_laid_out_are_all_there_is(path, tmp_path):
-    (tmp_path / "fixture.db-wal").write_bytes(b"old")
+    (tmp_path / "receipts.db-wal").write_bytes(b"old")
     assert reopening.lay({reopening.NAME: b"new", "b": b"other"}, tmp_path) == path
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {path.name: b"new", "b": b"other"}

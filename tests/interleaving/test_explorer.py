@@ -1,4 +1,4 @@
-"""Every order of the statements of racing calls (H-6): the explorer, and what it finds."""
+"""Every interleaving of the statements of racing calls (H-6): the explorer, and what it finds."""
 
 import json
 import math
@@ -21,9 +21,9 @@ from receiptlab.errors import Refused
 from receiptlab.interleaving import explorer as schedules
 from receiptlab.interleaving import stepper as stepping
 from receiptlab.interleaving.explorer import Explorer
-from receiptlab.interleaving.findings import NotRepeatable, TooManyOrders, WrongOrder
+from receiptlab.interleaving.findings import NotRepeatable, TooManyInterleavings, WrongInterleaving
 from receiptlab.interleaving.stepper import Caller, calling, short
-from receiptlab.scenarios import interleaving_rows as every_order
+from receiptlab.scenarios import interleaving_rows as every_interleaving
 from receiptlab.scenarios import racing_mistakes as racing
 from receiptlab.scenarios.interleaving_rows import EXPECTED, explored, rows, witness
 from receiptlab.scenarios.interleavings import PAIRS, Experiment, among, execute
@@ -47,7 +47,7 @@ def classes(found):
 
 
 @pytest.mark.parametrize("name", names(PAIRS))
-def test_every_order_of_a_contract_is_safe(name):
+def test_every_interleaving_of_a_contract_is_serializable(name):
     found = explored(name)
     assert classes(found) == EXPECTED[name]
     assert found.clean
@@ -79,7 +79,7 @@ def test_a_sweep_without_its_second_look_is_found():
     held = replace(calls, callers=(calls.callers[0], *ALL["reserve twice, one lease"].callers[:1]))
     held = replace(held, prepare=ALL["reserve twice, one lease"].prepare)
     with held.explorer(judged=False) as whole:
-        assert classes(whole.explore()).keys() == {"safe"}
+        assert classes(whole.explore()).keys() == {"serializable"}
     with replace(held, contract=Careless).explorer(judged=False) as careless:
         found = careless.explore()
     assert found.classes["wrong"] > 0
@@ -89,7 +89,7 @@ def test_a_sweep_without_its_second_look_is_found():
 class TornLook(Work):
     """The row and its history in two reads."""
 
-    def look(self, work):
+    def get(self, work):
         [row] = self.store.read("SELECT state, holder FROM work WHERE id = ?", (work,))
         history = self.store.read("SELECT result FROM attempt WHERE work = ? ORDER BY number", (work,))
         return Torn(*row, [result for (result,) in history])
@@ -125,9 +125,13 @@ def test_a_call_that_meets_a_constraint_is_not_safe():
     twice = replace(twice, callers=(twice.callers[0], twice.callers[0]), contract=AskedBefore)
     with twice.explorer() as explorer:
         found = explorer.explore()
-    failed = [order for order in found.orders if any(word == "failed" for word, _ in order.outcomes)]
+    failed = [
+        interleaving
+        for interleaving in found.interleavings
+        if any(word == "failed" for word, _ in interleaving.outcomes)
+    ]
     assert failed
-    assert {order.verdict for order in failed} == {"wrong"}
+    assert {interleaving.verdict for interleaving in failed} == {"wrong"}
 
 
 @pytest.mark.parametrize("call", ["next", "stage", "scrub"])
@@ -141,7 +145,7 @@ def test_calls_that_cannot_be_judged_are_refused_in_a_sentence(tmp_path, capsys,
     lines = [{"case": "at once", "contract": contract}]
     lines += [{"actor": who, "call": call, "args": args} for who in ("a", "b")]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert main(["play", str(tmp_path / "mine.jsonl"), "--orders"]) == 2
+    assert main(["play", str(tmp_path / "mine.jsonl"), "--interleavings"]) == 2
     assert f"line 2: {call} " in capsys.readouterr().err
 
 
@@ -171,7 +175,7 @@ def test_the_judge_that_compares_with_whole_calls_finds_mistakes_too(name):
         assert classes(explorer.explore()) == EXPECTED[name]
 
 
-@pytest.mark.parametrize("scenario", every_order.SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", every_interleaving.SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_the_scenarios_come_out_as_they_say(scenario):
     run = scenario()
     assert [step.wrong for step in run.steps if step.wrong] == []
@@ -179,7 +183,7 @@ def test_the_scenarios_come_out_as_they_say(scenario):
     assert scenario().to_dict() == run.to_dict()
 
 
-# All orders, and each once.
+# All interleavings, and each once.
 
 
 def reading(actor, statements):
@@ -197,36 +201,42 @@ def test_there_are_as_many_orders_as_can_be_counted(lengths):
     """Where nobody waits it is every way to shuffle the statements: a multinomial number."""
     callers = [reading(f"reader {n}", length) for n, length in enumerate(lengths)]
     with Explorer(Naive, callers) as explorer:
-        orders = [each.order for each in explorer.explore().orders]
+        interleavings = [each.interleaving for each in explorer.explore().interleavings]
     wanted = math.factorial(sum(lengths)) // math.prod(map(math.factorial, lengths))
-    assert len(orders) == len(set(orders)) == wanted
+    assert len(interleavings) == len(set(interleavings)) == wanted
     letters = dict(zip("ABCD", lengths, strict=False))
-    assert all(order.count(letter) == length for order in orders for letter, length in letters.items())
+    assert all(
+        interleaving.count(letter) == length
+        for interleaving in interleavings
+        for letter, length in letters.items()
+    )
 
 
 @pytest.mark.parametrize("name", ["accept twice, one key", "execute and close", "claim twice"])
 def test_two_transactions_have_as_many_orders_as_can_be_counted(name):
     """Whoever is first, with n statements: the other asks in one of n - 1 gaps, or not at all."""
     found = explored(name)
-    apart = [each.order for each in found.orders if not each.waits]
+    apart = [each.interleaving for each in found.interleavings if not each.waits]
     assert len(apart) == 2
-    assert len(found.orders) == sum(order.count(order[0]) for order in apart)
-    assert all(each.waits == 1 for each in found.orders if each.order not in apart)
+    assert len(found.interleavings) == sum(interleaving.count(interleaving[0]) for interleaving in apart)
+    assert all(each.waits == 1 for each in found.interleavings if each.interleaving not in apart)
 
 
 @pytest.mark.parametrize(
-    "name", [each.name for each in (*PAIRS, *PLANTED) if EXPECTED[each.name].get("safe", 0) < 20]
+    "name", [each.name for each in (*PAIRS, *PLANTED) if EXPECTED[each.name].get("serializable", 0) < 20]
 )
 def test_asking_in_vain_changes_nothing(name):
-    """With every retry told apart there are more orders, and the same endings."""
+    """With every retry told apart there are more interleavings, and the same endings."""
     if len(ALL[name].callers) > 2:
-        pytest.skip("three callers have too many such orders")
+        pytest.skip("three callers have too many such interleavings")
     with ALL[name].explorer(every_retry=True) as explorer:
         full = explorer.explore()
     few = explored(name)
-    assert len(full.orders) >= len(few.orders)
-    ended = {each.order for each in few.orders if each.verdict != "deadlock"}  # where one may ask once more
-    assert ended <= {each.order for each in full.orders}
+    assert len(full.interleavings) >= len(few.interleavings)
+    ended = {
+        each.interleaving for each in few.interleavings if each.verdict != "deadlock"
+    }  # where one may ask once more
+    assert ended <= {each.interleaving for each in full.interleavings}
     assert {ending[:3] for ending in full.endings()} == {ending[:3] for ending in few.endings()}
 
 
@@ -241,7 +251,9 @@ def test_three_that_ask_in_vain_do_not_wake_each_other_for_ever():
     with Explorer(Naive, callers) as explorer:
         few = explorer.explore()
     assert full.clean
-    assert {each.order for each in full.orders} > {each.order for each in few.orders}
+    assert {each.interleaving for each in full.interleavings} > {
+        each.interleaving for each in few.interleavings
+    }
 
 
 @pytest.mark.parametrize("name", ["accept twice, two keys", "execute and close", "register and apply"])
@@ -284,7 +296,7 @@ def test_nothing_is_left_of_the_order_before(monkeypatch):
     monkeypatch.setattr(Explorer, "_begin", looking)
     for name in ("sweep and next", "a transaction left open", "a deferred transaction"):
         found = ALL[name].explore()
-        assert len(seen) >= len(found.orders)
+        assert len(seen) >= len(found.interleavings)
     assert all(seen)
 
 
@@ -293,11 +305,11 @@ def test_nothing_is_left_of_the_order_before(monkeypatch):
 )
 def test_an_order_alone_on_a_new_file_ends_in_the_same_way(name):
     """Each on a file made for it, with connections made for it: as it ended among the others."""
-    for each in explored(name).orders[::7]:
+    for each in explored(name).interleavings[::7]:
         with ALL[name].explorer() as explorer:
-            run = explorer.rerun(each.order)
+            run = explorer.rerun(each.interleaving)
         assert run.last.counts == each.counts
-        assert (run.last.harm or "safe") == each.verdict
+        assert (run.last.anomaly or "serializable") == each.verdict
 
 
 def test_a_file_that_is_not_put_back_is_noticed(monkeypatch):
@@ -329,7 +341,7 @@ def test_each_order_has_contracts_that_remember_nothing():
 
     with Explorer(Naive, [Caller("a", "read", make), reading("b", 1)]) as explorer:
         found = explorer.explore()
-    assert [each.order for each in found.orders] == ["AB", "BA"]
+    assert [each.interleaving for each in found.interleavings] == ["AB", "BA"]
     assert (found.name, found.callers) == ("read and read", ("a: read", "b: read"))
 
 
@@ -377,15 +389,15 @@ def test_a_caller_that_changes_the_schema_is_noticed():
 
 def test_a_lock_is_waited_for_and_is_no_error():
     found = explored("accept twice, one key")
-    assert sum(each.waits for each in found.orders) == 12
-    assert not any(word == "failed" for each in found.orders for word, _ in each.outcomes)
+    assert sum(each.waits for each in found.interleavings) == 12
+    assert not any(word == "failed" for each in found.interleavings for word, _ in each.outcomes)
 
 
 def test_a_lock_error_is_told_where_sqlite_does_not_wait():
     """Who has read in its transaction does not wait: SQLITE_BUSY at once, or SNAPSHOT where it is too late."""
     reasons = {
         why
-        for each in explored("a deferred transaction").orders
+        for each in explored("a deferred transaction").interleavings
         for word, why in each.outcomes
         if word == "failed"
     }
@@ -404,18 +416,18 @@ def test_who_has_not_read_in_its_transaction_waits():
     ) as explorer:
         found = explorer.explore()
     assert found.clean
-    assert any(each.waits for each in found.orders)
+    assert any(each.waits for each in found.interleavings)
 
 
 def test_a_deadlock_ends_and_is_told():
     found = explored("a transaction left open")
-    assert found.witnesses["deadlock"].order == "AAB"
+    assert found.witnesses["deadlock"].interleaving == "AAB"
     assert found.witnesses["deadlock"].outcomes == (("replayed", ""), ("waiting", ""))
 
 
 def test_calls_that_never_meet_are_vacuous():
     for callers in ([reading("a", 2), reading("b", 2)], [calling("a", "saved", key=1), reading("b", 0)]):
-        with Explorer(Naive, callers, judge=lambda counts, outcomes: "safe") as explorer:
+        with Explorer(Naive, callers, judge=lambda counts, outcomes: "serializable") as explorer:
             found = explorer.explore()
         assert found.vacuous
         assert not found.clean
@@ -423,11 +435,11 @@ def test_calls_that_never_meet_are_vacuous():
 
 def test_a_vacuous_experiment_is_not_as_expected(monkeypatch):
     nothing = Experiment(
-        "nothing", Naive, (reading("a", 1), reading("b", 1)), None, lambda counts, outcomes: "safe"
+        "nothing", Naive, (reading("a", 1), reading("b", 1)), None, lambda counts, outcomes: "serializable"
     )
-    monkeypatch.setattr(every_order, "explored", lambda name: nothing.explore())
-    monkeypatch.setitem(every_order.EXPECTED, "nothing", {"safe": 2})
-    run = every_order._record("nothing", "nothing", "holds", [nothing])
+    monkeypatch.setattr(every_interleaving, "explored", lambda name: nothing.explore())
+    monkeypatch.setitem(every_interleaving.EXPECTED, "nothing", {"serializable": 2})
+    run = every_interleaving._record("nothing", "nothing", "holds", [nothing])
     assert run.last.wrong == ("answer vacuous: expected False, got True",)
 
 
@@ -436,22 +448,22 @@ def test_a_vacuous_experiment_is_not_as_expected(monkeypatch):
 
 def test_more_orders_than_the_limit_are_told():
     with TWO.explorer() as explorer:
-        with pytest.raises(TooManyOrders, match="more than 13 orders"):
+        with pytest.raises(TooManyInterleavings, match="more than 13 interleavings"):
             explorer.explore(limit=13)
-        assert len(explorer.explore(limit=14).orders) == 14
+        assert len(explorer.explore(limit=14).interleavings) == 14
 
 
 def test_an_order_that_never_ends_is_told(monkeypatch):
     monkeypatch.setattr(schedules, "MAX_STEPS", 20)
     with (
         Explorer(Naive, [reading("a", 1_000), reading("b", 1)]) as explorer,
-        pytest.raises(TooManyOrders, match="more than 20 steps"),
+        pytest.raises(TooManyInterleavings, match="more than 20 steps"),
     ):
         explorer.explore()
 
 
 @pytest.mark.parametrize(
-    ("order", "message"),
+    ("interleaving", "message"),
     [
         ("AAX", "unknown letter 'X'"),
         ("aab", "unknown letter 'a'"),
@@ -461,11 +473,11 @@ def test_an_order_that_never_ends_is_told(monkeypatch):
         ("AAAAAAABBBBB", "too long: all is over after AAAAAAABBBB"),
     ],
 )
-def test_an_order_that_does_not_fit_is_told(order, message):
+def test_an_order_that_does_not_fit_is_told(interleaving, message):
     with TWO.explorer() as explorer:
-        with pytest.raises(WrongOrder, match=message):
-            explorer.rerun(order)
-        if len(order) < 5:
+        with pytest.raises(WrongInterleaving, match=message):
+            explorer.rerun(interleaving)
+        if len(interleaving) < 5:
             assert explorer.stage.rows() == explorer.stage.kept  # a call that is given up does not go on
         assert explorer.rerun("AAAAAAABBBB").last.counts == (1, 1, 1)
 
@@ -512,7 +524,7 @@ def test_a_refusal_is_an_outcome_as_any_other():
             raise Refused("no", "not today")
 
     with Explorer(Naive, [Caller("a", "ask", make), Caller("b", "ask", make)]) as explorer:
-        assert {each.outcomes for each in explorer.explore().orders} == {
+        assert {each.outcomes for each in explorer.explore().interleavings} == {
             (("refused", "no"), ("refused", "no"))
         }
 
@@ -527,7 +539,7 @@ def test_a_witness_shows_its_statements():
     ]  # fmt: skip
     assert [step.outcome for step in run.steps[4:8]] == ["accepted", "read", "accepted", "accepted"]
     assert [step.counts for step in run.steps[5:7]] == [(0, 0, 0), (1, 1, 1)]
-    assert (run.kind, run.last.harm, run.last.counts) == ("breaks", "doubled", (2, 2, 2))
+    assert (run.kind, run.last.anomaly, run.last.counts) == ("breaks", "duplicated", (2, 2, 2))
     assert run.steps[6].reason == "accept ends: accepted"
 
 
@@ -550,7 +562,7 @@ def test_a_witness_can_be_drawn_and_is_the_same_each_time(name):
     picture = show.timeline(run)
     assert picture.svg == show.timeline(run).svg
     assert "SELECT" in picture.svg
-    assert run.last.harm in picture.svg
+    assert run.last.anomaly in picture.svg
 
 
 @pytest.mark.parametrize(
@@ -570,14 +582,14 @@ def test_a_statement_in_short(sql, told):
 
 def test_the_bars_tell_every_verdict_in_words():
     table = rows(PLANTED)
-    picture = show.orders(table)
-    assert picture.svg == show.orders(table).svg
+    picture = show.interleavings(table)
+    assert picture.svg == show.interleavings(table).svg
     for words in (
-        "48 doubled",
+        "48 duplicated",
         "296 busy",
         "4 wrong",
         "4 deadlock",
-        "310 orders",
+        "310 interleavings",
         "14 safe",
         "check outside of the transaction",
     ):
@@ -632,43 +644,57 @@ def case(tmp_path):
 
 
 def test_play_orders_prints_the_endings(case, capsys):
-    assert main(["play", case, "--orders"]) == 0
+    assert main(["play", case, "--interleavings"]) == 0
     out, err = capsys.readouterr()
     assert "A, b: execute" in out
     assert "refused (closed)" in out
     assert "replayed" in out
-    assert "orders; " in err
-    assert main(["play", case, "--orders", "3"]) == 0
-    assert "970 orders; 970 are safe" in capsys.readouterr().err
+    assert "interleavings; " in err
+    assert main(["play", case, "--interleavings", "3"]) == 0
+    assert "970 interleavings; 970 are serializable" in capsys.readouterr().err
 
 
 def test_play_order_shows_the_steps(case, tmp_path, capsys):
     out = tmp_path / "out.svg"
-    assert main(["play", case, "--orders", "3", "--order", "AAAAAABBBBCCCCC", "--timeline", str(out)]) == 0
+    assert (
+        main(
+            [
+                "play",
+                case,
+                "--interleavings",
+                "3",
+                "--interleaving",
+                "AAAAAABBBBCCCCC",
+                "--timeline",
+                str(out),
+            ]
+        )
+        == 0
+    )
     assert "INSERT effect" in capsys.readouterr().out
     assert "BEGIN IMMEDIATE" in out.read_text(encoding="utf-8")
-    assert main(["play", case, "--order", "AAAABBBBB", "--json"]) == 0
+    assert main(["play", case, "--interleaving", "AAAABBBBB", "--json"]) == 0
     assert '"call": "COMMIT"' in capsys.readouterr().out
 
 
 def test_play_orders_as_json(case, capsys):
-    assert main(["play", case, "--orders", "--json"]) == 0
+    assert main(["play", case, "--interleavings", "--json"]) == 0
     assert '"clean": true' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--orders", "4"], "has 3 calls, --orders wants the last 4"),
-        (["--orders", "1"], "--orders takes 2 to 4 calls, not 1"),
-        (["--orders", "-1"], "--orders takes 2 to 4 calls, not -1"),
-        (["--orders", "0"], "--orders takes 2 to 4 calls, not 0"),
-        (["--orders", "9"], "--orders takes 2 to 4 calls, not 9"),
-        (["--order", "AX"], "unknown letter 'X'"),
-        (["--order", "\x1b"], "unknown letter '\\x1b'"),
-        (["--order", ""], "too short"),
-        (["--order", "ABBB"], "does not fit"),
-        (["--orders", "--timeline", "out.svg"], "say which with --order"),
+        (["--interleavings", "4"], "has 3 calls, --interleavings wants the last 4"),
+        (["--interleavings", "1"], "--interleavings takes 2 to 4 calls, not 1"),
+        (["--interleavings", "-1"], "--interleavings takes 2 to 4 calls, not -1"),
+        (["--interleavings", "0"], "--interleavings takes 2 to 4 calls, not 0"),
+        (["--interleavings", "9"], "--interleavings takes 2 to 4 calls, not 9"),
+        (["--interleaving", "AX"], "unknown letter 'X'"),
+        (["--interleaving", "\x1b"], "unknown letter '\\x1b'"),
+        (["--interleaving", ""], "too short"),
+        (["--interleaving", "ABBB"], "does not fit"),
+        (["--interleavings", "--timeline", "out.svg"], "say which with --interleaving"),
     ],
 )
 def test_bad_input_gets_a_sentence_and_status_2(case, capsys, arguments, message):
@@ -694,39 +720,40 @@ def test_bad_input_gets_a_sentence_and_status_2(case, capsys, arguments, message
 def test_calls_that_cannot_be_made_at_once_are_told(case, tmp_path, capsys, before, after, message):
     assert before in CASE
     (tmp_path / "mine.jsonl").write_text(CASE.replace(before, after), encoding="utf-8")
-    assert main(["play", case, "--orders"]) == 2
+    assert main(["play", case, "--interleavings"]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_two_files_are_told(case, capsys):
-    assert main(["play", case, case, "--orders"]) == 2
+    assert main(["play", case, case, "--interleavings"]) == 2
     assert "give one FILE" in capsys.readouterr().err
 
 
 def test_too_many_orders_are_told(case, capsys, monkeypatch):
     monkeypatch.setattr(schedules.Explorer.explore, "__defaults__", (8,))
-    assert main(["play", case, "--orders"]) == 2
-    assert "more than 8 orders" in capsys.readouterr().err
+    assert main(["play", case, "--interleavings"]) == 2
+    assert "more than 8 interleavings" in capsys.readouterr().err
 
 
 def test_an_expectation_before_that_does_not_hold_is_told(case, tmp_path, capsys):
     wrong = CASE.replace('"now": 1}}', '"now": 1}, "expect": {"outcome": "refused"}}')
     (tmp_path / "mine.jsonl").write_text(wrong, encoding="utf-8")
-    assert main(["play", case, "--orders"]) == 1
+    assert main(["play", case, "--interleavings"]) == 1
     assert "expected refused, got accepted" in capsys.readouterr().err
 
 
 def test_a_finding_prints_the_command_that_runs_it_again(case, capsys, monkeypatch):
     found = explored("check outside of the transaction")
     monkeypatch.setattr(Explorer, "explore", lambda explorer: replace(found, name="mine"))
-    assert main(["play", case, "--orders"]) == 1
+    assert main(["play", case, "--interleavings"]) == 1
     out, err = capsys.readouterr()
-    assert "doubled" in out
+    assert "duplicated" in out
     assert (
-        f"doubled: run it again with  python -m receiptlab play {case} --orders 2 --order AAAAABABBBBB" in err
+        f"duplicated: run it again with  python -m receiptlab play {case} --interleavings 2 --interleaving AAAAABABBBBB"
+        in err
     )
 
 
 def test_the_large_one_is_refused_under_a_small_limit():
-    with racing.LARGE.explorer() as explorer, pytest.raises(TooManyOrders):
+    with racing.LARGE.explorer() as explorer, pytest.raises(TooManyInterleavings):
         explorer.explore(limit=100)

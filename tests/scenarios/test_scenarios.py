@@ -33,7 +33,7 @@ WITNESS = {
 def test_counterexample_breaks_with_its_witness(scenario):
     run = scenario()
     assert run.kind == "breaks"
-    assert (run.last.harm, run.last.counts) == WITNESS[run.name]
+    assert (run.last.anomaly, run.last.counts) == WITNESS[run.name]
 
 
 def test_every_witness_has_a_counterexample():

@@ -12,9 +12,9 @@ import pytest
 
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import GUARDS, Receiver
-from receiptlab.contracts.relay import BASE, CAP, SCHEMA, Dispatch, to_file
+from receiptlab.contracts.relay import BASE, CAP, SCHEMA, Relay, to_file
 from receiptlab.contracts.work.claims import backoff
-from receiptlab.errors import InjectedFault, Locked, NotAFixture, NotWritten, Refused, WrongArgument
+from receiptlab.errors import FileRefused, InjectedFault, Locked, NotWritten, Refused, WrongArgument
 from receiptlab.faults.failpoints import crash_at
 from receiptlab.faults.processes.children import environment
 from receiptlab.scenarios import restoring
@@ -37,10 +37,10 @@ def receiver(tmp_path):
 
 @pytest.fixture
 def party(tmp_path, receiver):
-    """An owner with two accepted results that are owed, and a writer identity."""
+    """An owner with two accepted results that are pending, and a writer identity."""
     Store.create(tmp_path / "owner.db", SCHEMA).close()
     party = Party(tmp_path / "owner.db")
-    party.dispatch.write_as(receiver.register(SHOP, "host-1", 0))
+    party.relay.write_as(receiver.register(SHOP, "host-1", 0))
     for number in (1, 2):
         work(party, number)
         result(party, number, 1)
@@ -80,7 +80,7 @@ def test_the_counterexample_ends_at_one_one_one_twice():
     assert run.held
     assert (run.kind, run.clauses) == ("breaks", ("S-1",))
     assert run.last.counts == (1, 1, 1, 1, 1, 1, 0)
-    assert [step.answer["human_state"] for step in run.steps if step.call == "look"] == ["open", "open"]
+    assert [step.answer["human_state"] for step in run.steps if step.call == "get"] == ["open", "open"]
     accepted = [step for step in run.steps if step.call == "accept"]
     assert [(step.outcome, step.answer["revision"]) for step in accepted] == [("accepted", 2)] * 2
     assert len({step.answer["result_digest"] for step in accepted}) == 2
@@ -103,7 +103,7 @@ def history(seed, folder, without=""):
     receiver = Receiver(Store.create(folder / "receiver.db", Receiver.SCHEMA))
     Store.create(folder / "owner-0.db", SCHEMA).close()
     parties, snapshots, works = [Party(folder / "owner-0.db")], [], 0
-    parties[0].dispatch.write_as(receiver.register(SHOP, "instance-0", 0))
+    parties[0].relay.write_as(receiver.register(SHOP, "instance-0", 0))
     for now in range(1, 70):
         what = drawn.choice(OPERATIONS)
         at = drawn.choice(parties)
@@ -117,7 +117,7 @@ def history(seed, folder, without=""):
         elif what == "result" and works:
             number = drawn.randint(1, works)
             with contextlib.suppress(Refused):
-                row = at.owner.look("shop", f"work-{number}")
+                row = at.owner.get("shop", f"work-{number}")
                 named = {"work": row.work, "key": f"key-{now}", "fence": row.fence, "revision": row.revision}
                 at.owner.accept(**RESULT | named | {"result_digest": sha256(str(now))})
         elif what == "send":
@@ -148,16 +148,16 @@ def send(drawn, party, receiver, now):
     points = ("", "", "after_receiver", "after_mark", "before_commit", "after_commit")
     mine, theirs = drawn.choice(points), drawn.choice(("", "", "before_commit", "after_commit"))
     with contextlib.suppress(InjectedFault), crash_at(party.store, mine), crash_at(receiver.store, theirs):
-        party.dispatch.send(to_file(party.dispatch, receiver, now), 10, now, base=2, cap=8)
+        party.relay.send(to_file(party.relay, receiver, now), 10, now, base=2, cap=8)
 
 
 def restored(drawn, party, receiver, number, now, without):
     """The procedure. It may be interrupted after any step, and is then begun anew."""
     for _ in range(drawn.randint(1, 2)):
         if without != "identity":
-            party.dispatch.write_as(receiver.register(SHOP, f"instance-{number}", now))
+            party.relay.write_as(receiver.register(SHOP, f"instance-{number}", now))
     if without != "jump":
-        party.dispatch.jump(receiver, now)
+        party.relay.jump(receiver, now)
 
 
 def test_two_hundred_random_histories_have_one_effect_for_each_work(tmp_path):
@@ -209,8 +209,8 @@ def test_a_copy_of_the_file_without_its_wal_is_an_older_state(party, tmp_path):
 def test_a_copy_can_be_opened_while_the_original_is_open(party, tmp_path):
     backup(party.store, tmp_path / "copy.db")
     other = Party(tmp_path / "copy.db")
-    assert other.dispatch.writer() == party.dispatch.writer()
-    assert [each.key for each in other.dispatch.owed(10)] == ["shop/key-1", "shop/key-2"]
+    assert other.relay.writer() == party.relay.writer()
+    assert [each.key for each in other.relay.pending(10)] == ["shop/key-1", "shop/key-2"]
     other.store.close()
 
 
@@ -219,7 +219,7 @@ def test_a_suspect_cannot_be_written(party):
     with pytest.raises(NotWritten, match="SQLITE_READONLY"):
         result(party, 1, 1, "key-9")
     with pytest.raises(NotWritten, match="SQLITE_READONLY"):
-        party.dispatch.jump(NothingSeen, 1)
+        party.relay.jump(NothingSeen, 1)
 
 
 class NothingSeen:
@@ -231,40 +231,40 @@ class NothingSeen:
 
 
 def test_a_receiver_that_is_missing_locked_or_another_file(party, receiver, tmp_path):
-    with pytest.raises(NotAFixture) as missing:
+    with pytest.raises(FileRefused) as missing:
         Store.open(tmp_path / "nothing.db")
     assert missing.value.reason == "missing"
     with contextlib.closing(sqlite3.connect(tmp_path / "other.db")) as other:
         other.execute("PRAGMA application_id = 7")
         other.execute("CREATE TABLE t (x)")
-    with pytest.raises(NotAFixture) as foreign:
+    with pytest.raises(FileRefused) as foreign:
         Store.open(tmp_path / "other.db")
     assert foreign.value.reason == "application-id"
-    with pytest.raises(NotAFixture, match="made for another contract"):
+    with pytest.raises(FileRefused, match="made for another contract"):
         Receiver(party.store)
     with Store.open(receiver.store.path) as holder, holder.write():
         with pytest.raises(Locked):
             receiver.register(SHOP, "host-2", 1)
-        sent = party.dispatch.send(to_file(party.dispatch, receiver, 1), 10, 1)
-        assert sent == (0, 0, 0, 0, "SQLITE_BUSY"), "nothing reached it, so all is still owed"
-    assert party.dispatch.send(to_file(party.dispatch, receiver, 2), 10, LATER).acknowledged == 2
+        sent = party.relay.send(to_file(party.relay, receiver, 1), 10, 1)
+        assert sent == (0, 0, 0, 0, "SQLITE_BUSY"), "nothing reached it, so all is still pending"
+    assert party.relay.send(to_file(party.relay, receiver, 2), 10, LATER).acknowledged == 2
 
 
 def test_neither_copy_can_make_a_restore_receipt(party):
     """There is no table for one in an owner's file, and the receiver's contract does not open it."""
     tables = party.store.read("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
-    assert [name for (name,) in tables] == ["attempt", "dispatch", "outbox", "receipt", "work", "writer"]
-    with pytest.raises(NotAFixture):
+    assert [name for (name,) in tables] == ["attempt", "outbox", "receipt", "relay", "work", "writer"]
+    with pytest.raises(FileRefused):
         Receiver(party.store)
 
 
 def test_a_file_without_an_identity_sends_nothing(tmp_path, receiver):
     with Store.create(tmp_path / "fresh.db", SCHEMA) as store, pytest.raises(Refused, match="no-writer"):
-        to_file(Dispatch(store), receiver, 1)
+        to_file(Relay(store), receiver, 1)
 
 
 def test_messages_go_in_order_and_resume_after_a_stop(party, receiver):
-    receive, went = to_file(party.dispatch, receiver, 1), []
+    receive, went = to_file(party.relay, receiver, 1), []
 
     def once(message):
         went.append(message.outbox)
@@ -272,10 +272,10 @@ def test_messages_go_in_order_and_resume_after_a_stop(party, receiver):
             raise NotWritten("unreachable", "no way")
         receive(message)
 
-    assert party.dispatch.send(once, 10, 1) == (1, 0, 0, 0, "unreachable")
-    assert party.dispatch.send(once, 10, LATER) == (1, 0, 0, 0, "")
+    assert party.relay.send(once, 10, 1) == (1, 0, 0, 0, "unreachable")
+    assert party.relay.send(once, 10, LATER) == (1, 0, 0, 0, "")
     assert went == [1, 2, 2]
-    assert party.dispatch.send(once, 10, 2 * LATER) == (0, 0, 0, 0, "")
+    assert party.relay.send(once, 10, 2 * LATER) == (0, 0, 0, 0, "")
     assert receiver.counted()[1] == 2
 
 
@@ -283,30 +283,30 @@ def test_messages_go_in_order_and_resume_after_a_stop(party, receiver):
 @pytest.mark.parametrize(
     "point", ["after_sending", "after_receiver", "after_mark", "before_commit", "after_commit"]
 )
-def test_a_dispatcher_that_stops_anywhere_loses_nothing_and_doubles_nothing(party, receiver, point, keyed):
+def test_a_relay_that_stops_anywhere_loses_nothing_and_doubles_nothing(party, receiver, point, keyed):
     def look_up(message):
         receiver.look_up(SHOP, message.key)
 
-    to, ask = to_file(party.dispatch, receiver, 1), {"keyed": keyed, "look_up": look_up}
+    to, ask = to_file(party.relay, receiver, 1), {"keyed": keyed, "look_up": look_up}
     for _ in range(4):
         with contextlib.suppress(InjectedFault), crash_at(party.store, point):
-            party.dispatch.send(to, 1, 1, **ask)
+            party.relay.send(to, 1, 1, **ask)
         assert receiver.counted()[1] <= 2
     for _ in range(4):
-        party.dispatch.send(to, 10, 2, **ask)
-    assert party.dispatch.owed(10) == []
+        party.relay.send(to, 10, 2, **ask)
+    assert party.relay.pending(10) == []
     assert receiver.counted()[1:3] == (2, 0)
-    assert party.store.read("SELECT state FROM dispatch ORDER BY outbox") == [("acknowledged",)] * 2
+    assert party.store.read("SELECT state FROM relay ORDER BY outbox") == [("acknowledged",)] * 2
 
 
 def test_without_keys_and_look_up_a_stop_in_the_middle_is_unclear_and_never_sent_again(party, receiver):
     sent = []
     with crash_at(party.store, "after_receiver"), pytest.raises(InjectedFault):
-        party.dispatch.send(sent.append, 1, 1, keyed=False)
+        party.relay.send(sent.append, 1, 1, keyed=False)
     assert len(sent) == 1
-    assert party.dispatch.send(sent.append, 10, 2, keyed=False) == (1, 0, 1, 0, "")
+    assert party.relay.send(sent.append, 10, 2, keyed=False) == (1, 0, 1, 0, "")
     assert [message.outbox for message in sent] == [1, 2], "the first is not sent again"
-    assert [(entry.outbox, entry.state) for entry in party.dispatch.reconciliation()] == [(1, "unclear")]
+    assert [(entry.outbox, entry.state) for entry in party.relay.reconciliation()] == [(1, "unclear")]
 
 
 def test_a_look_up_that_cannot_be_asked_sends_nothing(party):
@@ -320,27 +320,27 @@ def test_a_look_up_that_cannot_be_asked_sends_nothing(party):
         raise NotWritten("unreachable", "no way")
 
     for number in range(3):
-        told = party.dispatch.send(receive, 10, number * LATER, keyed=False, look_up=look_up)
+        told = party.relay.send(receive, 10, number * LATER, keyed=False, look_up=look_up)
         assert told == (0, 0, 0, 2, "")
     assert sent == [1, 2], "asked again each time, and not sent again"
-    assert len(party.dispatch.owed(10)) == 2
+    assert len(party.relay.pending(10)) == 2
 
 
 def test_an_operator_closes_entries(party, receiver):
     receiver.register(SHOP, "copy-1", 1)
-    party.dispatch.send(to_file(party.dispatch, receiver, 2), 10, 2)
-    assert [entry.told for entry in party.dispatch.reconciliation()] == ["writer-fenced"] * 2
+    party.relay.send(to_file(party.relay, receiver, 2), 10, 2)
+    assert [entry.told for entry in party.relay.reconciliation()] == ["writer-fenced"] * 2
     with pytest.raises(WrongArgument, match="verdict must be one of"):
-        party.dispatch.close_entry(1, "perhaps", "who knows", 3)
+        party.relay.close_entry(1, "perhaps", "who knows", 3)
     with pytest.raises(Refused, match="not-found"):
-        party.dispatch.close_entry(7, "happened", "it did", 3)
-    party.dispatch.close_entry(1, "given-up", "the copy has done it", 3)
-    party.dispatch.close_entry(2, "send-again", "a mistake", 3)
-    assert party.dispatch.reconciliation() == []
-    assert [message.outbox for message in party.dispatch.owed(10)] == [2]
+        party.relay.close_entry(7, "happened", "it did", 3)
+    party.relay.close_entry(1, "given-up", "the copy has done it", 3)
+    party.relay.close_entry(2, "send-again", "a mistake", 3)
+    assert party.relay.reconciliation() == []
+    assert [message.outbox for message in party.relay.pending(10)] == [2]
     with pytest.raises(Refused, match="not-found"):
-        party.dispatch.close_entry(1, "happened", "twice", 4)
-    assert party.store.read("SELECT told FROM dispatch WHERE outbox = 1") == [
+        party.relay.close_entry(1, "happened", "twice", 4)
+    assert party.store.read("SELECT told FROM relay WHERE outbox = 1") == [
         ("given-up: the copy has done it",)
     ]
 
@@ -356,16 +356,16 @@ def test_a_jump_ends_leases_and_goes_past_everything(party, receiver):
         "now": 1,
     }
     receiver.apply(**effect | {"subject": "shop/work-3", "revision": 1, "fence": 41})
-    party.dispatch.jump(receiver, 5)
-    row = party.owner.look("shop", "work-3")
+    party.relay.jump(receiver, 5)
+    row = party.owner.get("shop", "work-3")
     assert (row.fence, row.state, row.holder, row.revision) == (42, "ready", None, 1)
     with pytest.raises(Refused, match="state"):
         result(party, 3, 1)
     assert party.owner.claim(work="work-3", **CLAIM).fence == 43
-    party.dispatch.jump(receiver, 6)
+    party.relay.jump(receiver, 6)
     receiver.apply(**effect | {"key": "j", "subject": "shop/work-3", "revision": 2, "fence": 50})
-    party.dispatch.jump(receiver, 7)
-    row = party.owner.look("shop", "work-3")
+    party.relay.jump(receiver, 7)
+    row = party.owner.get("shop", "work-3")
     assert (row.state, row.revision) == ("result-recorded", 2), "the receiver has its effect"
 
 
@@ -376,7 +376,7 @@ def test_the_longest_names_of_an_owner_are_no_obstacle(party, receiver):
     party.owner.add(**call, now=0)
     party.owner.claim(**CLAIM | {"scope": longest, "work": longest})
     party.owner.accept(**RESULT | call | {"key": longest, "fence": 1, "result_digest": sha256("x")})
-    assert party.dispatch.send(to_file(party.dispatch, receiver, 1), 10, 1) == (3, 0, 0, 0, "")
+    assert party.relay.send(to_file(party.relay, receiver, 1), 10, 1) == (3, 0, 0, 0, "")
 
 
 def test_a_look_up_that_is_refused_for_another_reason_is_no_answer(party):
@@ -390,7 +390,7 @@ def test_a_look_up_that_is_refused_for_another_reason_is_no_answer(party):
         raise Refused("writer-fenced", "not for you")
 
     for now in (1, LATER):
-        party.dispatch.send(receive, 10, now, keyed=False, look_up=look_up)
+        party.relay.send(receive, 10, now, keyed=False, look_up=look_up)
     assert sent == [1, 2]
 
 
@@ -402,10 +402,10 @@ def test_when_a_writer_was_fenced_stays_as_it_was(receiver):
 
 
 def test_the_restore_receipt_names_what_of_each_writer_was_accepted_and_refused(party, receiver):
-    party.dispatch.send(to_file(party.dispatch, receiver, 1), 1, 1)
-    old = to_file(party.dispatch, receiver, 2)
+    party.relay.send(to_file(party.relay, receiver, 1), 1, 1)
+    old = to_file(party.relay, receiver, 2)
     receiver.register(SHOP, "copy-1", 300)
-    party.dispatch.send(old, 10, 2)
+    party.relay.send(old, 10, 2)
     told = receiver.issue(SHOP, 2, "copy-1", "isolation", 500).facts()
     assert (told["owner"], told["enforced"], told["issued_at"]) == (SHOP, "isolation", 500)
     assert [(each["instance"], each["accepted"], each["refused"]) for each in told["writers"]] == [
@@ -416,14 +416,14 @@ def test_the_restore_receipt_names_what_of_each_writer_was_accepted_and_refused(
 
 
 def test_what_never_reached_the_receiver_is_not_unclear(party):
-    """Nothing was sent, and that is known: without keys and look-up too it is simply owed."""
+    """Nothing was sent, and that is known: without keys and look-up too it is simply pending."""
 
     def unreachable(message):
         raise NotWritten("unreachable", "no way")
 
-    assert party.dispatch.send(unreachable, 10, 1, keyed=False) == (0, 0, 0, 0, "unreachable")
+    assert party.relay.send(unreachable, 10, 1, keyed=False) == (0, 0, 0, 0, "unreachable")
     sent = []
-    assert party.dispatch.send(sent.append, 10, LATER, keyed=False) == (2, 0, 0, 0, "")
+    assert party.relay.send(sent.append, 10, LATER, keyed=False) == (2, 0, 0, 0, "")
     assert [message.outbox for message in sent] == [1, 2]
 
 
@@ -434,14 +434,14 @@ def test_two_dispatchers_at_once_send_to_a_receiver_without_keys_once(party):
     def first(message):
         if not sent:
             sent.append(("first", message.outbox))
-            other.dispatch.send(lambda each: sent.append(("second", each.outbox)), 10, 1, keyed=False)
+            other.relay.send(lambda each: sent.append(("second", each.outbox)), 10, 1, keyed=False)
         else:
             sent.append(("first", message.outbox))
 
-    party.dispatch.send(first, 10, 1, keyed=False)
+    party.relay.send(first, 10, 1, keyed=False)
     other.store.close()
     assert sorted(outbox for _, outbox in sent) == [1, 2]
-    assert party.store.read("SELECT state FROM dispatch ORDER BY outbox") == [("acknowledged",)] * 2
+    assert party.store.read("SELECT state FROM relay ORDER BY outbox") == [("acknowledged",)] * 2
 
 
 @pytest.mark.parametrize(
@@ -451,13 +451,13 @@ def test_what_is_acknowledged_stays_so_whatever_another_dispatcher_learns(party,
     other = Party(party.store.path)
 
     def slow(message):
-        other.dispatch.send(to_file(other.dispatch, receiver, 1), 10, 1)
+        other.relay.send(to_file(other.relay, receiver, 1), 10, 1)
         raise late
 
-    party.dispatch.send(slow, 10, 1)
+    party.relay.send(slow, 10, 1)
     other.store.close()
-    assert party.store.read("SELECT state FROM dispatch ORDER BY outbox") == [("acknowledged",)] * 2
-    assert party.dispatch.reconciliation() == party.dispatch.owed(10) == []
+    assert party.store.read("SELECT state FROM relay ORDER BY outbox") == [("acknowledged",)] * 2
+    assert party.relay.reconciliation() == party.relay.pending(10) == []
 
 
 def test_a_look_up_whose_answer_is_lost_is_no_answer_whatever_it_says(party):
@@ -471,7 +471,7 @@ def test_a_look_up_whose_answer_is_lost_is_no_answer_whatever_it_says(party):
         raise InjectedFault("not-found")
 
     for now in (1, LATER):
-        party.dispatch.send(receive, 10, now, keyed=False, look_up=look_up)
+        party.relay.send(receive, 10, now, keyed=False, look_up=look_up)
     assert sent == [1, 2]
 
 
@@ -500,7 +500,7 @@ class Poison:
 
 
 def states(party):
-    return [state for (state,) in party.store.read("SELECT state FROM dispatch ORDER BY outbox")]
+    return [state for (state,) in party.store.read("SELECT state FROM relay ORDER BY outbox")]
 
 
 ERRORS = [
@@ -518,62 +518,62 @@ def test_a_message_that_cannot_be_delivered_blocks_no_other(party, error, keyed)
     work(party, 3)
     result(party, 3, 1)
     poison = Poison(error)
-    party.dispatch.send(poison, 10, 1, keyed=keyed)
+    party.relay.send(poison, 10, 1, keyed=keyed)
     assert poison.got == ["shop/key-2", "shop/key-3"]
     assert states(party)[1:] == ["acknowledged"] * 2
-    assert party.dispatch.send(poison, 10, 2, keyed=keyed) == (0, 0, 0, 0, "")
+    assert party.relay.send(poison, 10, 2, keyed=keyed) == (0, 0, 0, 0, "")
     assert poison.tried == 1, "it waits for its time"
 
 
 def test_a_message_is_parked_after_its_attempts_and_an_operator_decides(party, receiver):
     poison, now, dues = Poison(TimeoutError("too slow")), 100, []
     for _ in range(3):
-        sent = party.dispatch.send(poison, 10, now, max_attempts=3, base=10, cap=15)
+        sent = party.relay.send(poison, 10, now, max_attempts=3, base=10, cap=15)
         assert (sent.failed, sent.stopped) == (1, "")
-        entry = party.dispatch.look(1)
+        entry = party.relay.get(1)
         dues.append(entry.due and entry.due - now)
         now = entry.due or now
     wait = [backoff("shop/key-1", number, 10, 15) for number in (1, 2)]
     assert dues == [*wait, None]
     assert 5 <= wait[0] <= 10 and 7 <= wait[1] <= 15
-    assert entry == party.dispatch.reconciliation()[0]
+    assert entry == party.relay.reconciliation()[0]
     times = (100, 100 + wait[0], 100 + sum(wait))
     history = tuple(f"{number} at {at}: TimeoutError" for number, at in enumerate(times, 1))
     assert entry == (1, "shop/key-1", "parked", "TimeoutError", None, history, 0)
-    assert party.dispatch.owed(10) == []
-    party.dispatch.send(poison, 10, LATER)
+    assert party.relay.pending(10) == []
+    party.relay.send(poison, 10, LATER)
     assert poison.tried == 3, "a parked message is not sent by itself"
-    party.dispatch.close_entry(1, "send-again", "it is repaired", LATER)
-    assert (party.dispatch.look(1).state, party.dispatch.look(1).told) == (
-        "owed",
+    party.relay.close_entry(1, "send-again", "it is repaired", LATER)
+    assert (party.relay.get(1).state, party.relay.get(1).told) == (
+        "pending",
         "send-again: it is repaired",
     )
-    assert party.dispatch.send(poison, 10, LATER, max_attempts=3).failed == 1
-    assert party.dispatch.look(1).state == "parked", "one more attempt, and no more"
-    assert len(party.dispatch.look(1).history) == 4
-    party.dispatch.close_entry(1, "send-again", "now it is", LATER)
-    assert party.dispatch.send(to_file(party.dispatch, receiver, LATER), 10, LATER).acknowledged == 1
+    assert party.relay.send(poison, 10, LATER, max_attempts=3).failed == 1
+    assert party.relay.get(1).state == "parked", "one more attempt, and no more"
+    assert len(party.relay.get(1).history) == 4
+    party.relay.close_entry(1, "send-again", "now it is", LATER)
+    assert party.relay.send(to_file(party.relay, receiver, LATER), 10, LATER).acknowledged == 1
 
 
 def test_one_attempt_parks_at_once_where_one_is_allowed(party):
-    assert party.dispatch.send(Poison(OSError()), 10, 1, max_attempts=1) == (1, 0, 0, 1, "")
+    assert party.relay.send(Poison(OSError()), 10, 1, max_attempts=1) == (1, 0, 0, 1, "")
     assert states(party) == ["parked", "acknowledged"]
-    party.dispatch.close_entry(1, "given-up", "nobody wants it", 2)
-    assert party.dispatch.reconciliation() == party.dispatch.owed(10) == []
+    party.relay.close_entry(1, "given-up", "nobody wants it", 2)
+    assert party.relay.reconciliation() == party.relay.pending(10) == []
 
 
 def test_a_message_that_waits_is_listed_and_can_be_given_up(party):
-    party.dispatch.send(Poison(OSError()), 10, 1)
-    [entry] = party.dispatch.delayed()
+    party.relay.send(Poison(OSError()), 10, 1)
+    [entry] = party.relay.delayed()
     assert (entry.state, entry.told, entry.due) == (
         "unanswered",
         "OSError",
         1 + backoff("shop/key-1", 1, BASE, CAP),
     )
-    assert party.dispatch.reconciliation() == []
-    assert [message.outbox for message in party.dispatch.owed(10)] == [1]
-    party.dispatch.close_entry(1, "given-up", "nobody wants it", 2)
-    assert party.dispatch.delayed() == party.dispatch.owed(10) == []
+    assert party.relay.reconciliation() == []
+    assert [message.outbox for message in party.relay.pending(10)] == [1]
+    party.relay.close_entry(1, "given-up", "nobody wants it", 2)
+    assert party.relay.delayed() == party.relay.pending(10) == []
 
 
 def test_an_outage_counts_no_attempts_and_parks_nothing(party, receiver):
@@ -587,12 +587,12 @@ def test_an_outage_counts_no_attempts_and_parks_nothing(party, receiver):
         raise NotWritten("unreachable", "no way")
 
     for now in range(100):
-        assert party.dispatch.send(away, 10, now * LATER, max_attempts=1)[:4] == (0, 0, 0, 0)
+        assert party.relay.send(away, 10, now * LATER, max_attempts=1)[:4] == (0, 0, 0, 0)
     assert len(tried) == 200, "at the second message in a row it stops"
-    assert {entry.state for entry in party.dispatch.delayed()} == {"waiting"}
-    assert party.store.read("SELECT max(attempts) FROM dispatch") == [(0,)]
-    to = to_file(party.dispatch, receiver, 1)
-    assert party.dispatch.send(to, 10, 100 * LATER) == (5, 0, 0, 0, "")
+    assert {entry.state for entry in party.relay.delayed()} == {"waiting"}
+    assert party.store.read("SELECT max(attempts) FROM relay") == [(0,)]
+    to = to_file(party.relay, receiver, 1)
+    assert party.relay.send(to, 10, 100 * LATER) == (5, 0, 0, 0, "")
 
 
 def test_messages_that_reach_nobody_do_not_block_however_many_they_are(party):
@@ -607,7 +607,7 @@ def test_messages_that_reach_nobody_do_not_block_however_many_they_are(party):
         got.append(message.outbox)
 
     for _ in range(3):
-        party.dispatch.send(receive, 10, 1)
+        party.relay.send(receive, 10, 1)
     assert got == [5]
 
 
@@ -615,50 +615,50 @@ def test_an_open_message_holds_back_its_own_subject_and_no_other(party):
     another(party, 1, "key-1b")
     another(party, 1, "key-1c")
     poison = Poison(TimeoutError())
-    assert [message.key for message in party.dispatch.owed(10)] == ["shop/key-1", "shop/key-2"]
-    party.dispatch.send(poison, 10, 1, max_attempts=2)
+    assert [message.key for message in party.relay.pending(10)] == ["shop/key-1", "shop/key-2"]
+    party.relay.send(poison, 10, 1, max_attempts=2)
     assert poison.got == ["shop/key-2"]
-    assert [(entry.state, entry.behind) for entry in party.dispatch.delayed()] == [("unanswered", 2)]
-    assert [party.dispatch.look(outbox).due for outbox in (3, 4)] == [None, None]
-    party.dispatch.send(poison, 10, LATER, max_attempts=2)
-    assert [(entry.state, entry.behind) for entry in party.dispatch.reconciliation()] == [("parked", 2)]
+    assert [(entry.state, entry.behind) for entry in party.relay.delayed()] == [("unanswered", 2)]
+    assert [party.relay.get(outbox).due for outbox in (3, 4)] == [None, None]
+    party.relay.send(poison, 10, LATER, max_attempts=2)
+    assert [(entry.state, entry.behind) for entry in party.relay.reconciliation()] == [("parked", 2)]
     assert poison.got == ["shop/key-2"]
-    party.dispatch.close_entry(1, "given-up", "nobody wants it", LATER)
+    party.relay.close_entry(1, "given-up", "nobody wants it", LATER)
     for _ in range(2):
-        party.dispatch.send(poison, 10, LATER)
+        party.relay.send(poison, 10, LATER)
     assert poison.got == ["shop/key-2", "shop/key-1b", "shop/key-1c"]
 
 
 @pytest.mark.parametrize("verdict", ["happened", "given-up", "send-again"])
 def test_an_unclear_message_holds_back_its_subject_until_an_operator_decides(party, verdict):
     another(party, 1, "key-1b")
-    party.dispatch.send(Poison(TimeoutError()), 10, 1, keyed=False)
-    assert [(entry.state, entry.behind) for entry in party.dispatch.reconciliation()] == [("unclear", 1)]
+    party.relay.send(Poison(TimeoutError()), 10, 1, keyed=False)
+    assert [(entry.state, entry.behind) for entry in party.relay.reconciliation()] == [("unclear", 1)]
     sent = []
-    party.dispatch.send(sent.append, 10, 2, keyed=False)
+    party.relay.send(sent.append, 10, 2, keyed=False)
     assert sent == []
-    party.dispatch.close_entry(1, verdict, "asked", 3)
+    party.relay.close_entry(1, verdict, "asked", 3)
     for now in (4, 5):
-        party.dispatch.send(sent.append, 10, now, keyed=False)
+        party.relay.send(sent.append, 10, now, keyed=False)
     assert [message.key[-2:] for message in sent] == (["-1", "1b"] if verdict == "send-again" else ["1b"])
 
 
 def test_a_refused_message_lets_the_next_of_its_subject_pass(party):
     another(party, 1, "key-1b")
     poison = Poison(Refused("fence", "no"))
-    party.dispatch.send(poison, 10, 1)
-    party.dispatch.send(poison, 10, 1)
+    party.relay.send(poison, 10, 1)
+    party.relay.send(poison, 10, 1)
     assert poison.got == ["shop/key-2", "shop/key-1b"]
-    assert [(entry.state, entry.behind) for entry in party.dispatch.reconciliation()] == [("refused", 0)]
-    party.dispatch.close_entry(1, "send-again", "asked", 2)
-    assert [message.key for message in party.dispatch.owed(10)] == ["shop/key-1"]
+    assert [(entry.state, entry.behind) for entry in party.relay.reconciliation()] == [("refused", 0)]
+    party.relay.close_entry(1, "send-again", "asked", 2)
+    assert [message.key for message in party.relay.pending(10)] == ["shop/key-1"]
 
 
 def test_a_look_up_goes_before_a_second_attempt_whoever_made_the_first(party):
     """A receiver without keys is asked, even where the first attempt was made by somebody who trusted its keys."""
     poison, asked = Poison(TimeoutError()), []
-    party.dispatch.send(poison, 10, 1)
-    told = party.dispatch.send(poison, 10, LATER, keyed=False, look_up=asked.append)
+    party.relay.send(poison, 10, 1)
+    told = party.relay.send(poison, 10, LATER, keyed=False, look_up=asked.append)
     assert (told, [message.key for message in asked]) == ((1, 0, 0, 0, ""), ["shop/key-1"])
     assert poison.tried == 1
 
@@ -668,19 +668,19 @@ def test_two_dispatchers_that_fail_at_the_same_attempt_count_it_once(party):
 
     def receive(message):
         if message.outbox == 1 and not poison.tried:
-            other.dispatch.send(poison, 1, 1)
+            other.relay.send(poison, 1, 1)
         poison(message)
 
-    party.dispatch.send(receive, 1, 1)
+    party.relay.send(receive, 1, 1)
     other.store.close()
     assert poison.tried == 2
-    assert party.dispatch.look(1).history == ("1 at 1: TimeoutError",)
+    assert party.relay.get(1).history == ("1 at 1: TimeoutError",)
 
 
-def test_a_dispatcher_that_stops_while_it_counts_an_attempt_has_not_counted_it(party):
+def test_a_relay_that_stops_while_it_counts_an_attempt_has_not_counted_it(party):
     with pytest.raises(InjectedFault), crash_at(party.store, "after_attempt"):
-        party.dispatch.send(Poison(TimeoutError()), 1, 1)
-    assert (party.dispatch.look(1).state, party.dispatch.look(1).history) == ("owed", ())
+        party.relay.send(Poison(TimeoutError()), 1, 1)
+    assert (party.relay.get(1).state, party.relay.get(1).history) == ("pending", ())
 
 
 @pytest.mark.parametrize("point", ["after_mark", "before_commit", "after_commit"])
@@ -688,38 +688,38 @@ def test_an_acknowledgement_is_there_once_it_is_committed(party, receiver, point
     """And the next message of the subject is due in the same moment."""
     another(party, 1, "key-1b")
     with pytest.raises(InjectedFault), crash_at(party.store, point):
-        party.dispatch.send(to_file(party.dispatch, receiver, 1), 1, 1)
-    row = party.store.read("SELECT state, told, changed_at FROM dispatch WHERE outbox = 1")
-    due = party.store.read("SELECT due FROM dispatch WHERE outbox = 3")
+        party.relay.send(to_file(party.relay, receiver, 1), 1, 1)
+    row = party.store.read("SELECT state, told, changed_at FROM relay WHERE outbox = 1")
+    due = party.store.read("SELECT due FROM relay WHERE outbox = 3")
     assert (row, due) == (
-        ([("acknowledged", "", 1)], [(0,)]) if point == "after_commit" else ([("owed", "", 20)], [(None,)])
+        ([("acknowledged", "", 1)], [(0,)]) if point == "after_commit" else ([("pending", "", 20)], [(None,)])
     )
 
 
 def test_ctrl_c_is_no_failed_attempt(party):
     with pytest.raises(KeyboardInterrupt):
-        party.dispatch.send(Poison(KeyboardInterrupt()), 10, 1)
-    assert states(party) == ["owed", "owed"]
+        party.relay.send(Poison(KeyboardInterrupt()), 10, 1)
+    assert states(party) == ["pending", "pending"]
 
 
 def test_what_is_told_of_any_error_is_plain_and_short(party):
-    party.dispatch.send(Poison(InjectedFault("\ud800\n\x1b" * 100)), 10, 1)
-    told = party.dispatch.look(1).told
+    party.relay.send(Poison(InjectedFault("\ud800\n\x1b" * 100)), 10, 1)
+    told = party.relay.get(1).told
     assert told.isascii() and told.isprintable() and len(told) == 200
 
 
 @pytest.mark.parametrize("now", [2**63 - 2, 2**63 - 1])
 def test_the_end_of_time_is_no_obstacle(party, now):
-    party.dispatch.send(Poison(TimeoutError()), 10, now)
-    assert party.dispatch.look(1).due == 2**63 - 1
+    party.relay.send(Poison(TimeoutError()), 10, now)
+    assert party.relay.get(1).due == 2**63 - 1
 
 
 def test_a_message_that_is_not_there_is_on_no_list(party):
     with pytest.raises(Refused, match="not-found"):
-        party.dispatch.look(7)
+        party.relay.get(7)
     for verdict in ("happened", "send-again", "given-up"):
         with pytest.raises(Refused, match="not-found"):
-            party.dispatch.close_entry(1, verdict, "not sent yet", 1)
+            party.relay.close_entry(1, verdict, "not sent yet", 1)
 
 
 # Which answer stands against which (the sending side's guards against each other).
@@ -739,23 +739,23 @@ def test_what_a_slower_dispatcher_learns_changes_only_what_it_may(party, earlier
         if message.outbox == 2:
             return
         if earlier == "closed":
-            other.dispatch.send(Poison(Refused("fence", "no")), 1, 10, keyed=False)
-            other.dispatch.close_entry(1, "given-up", "enough", 11)
+            other.relay.send(Poison(Refused("fence", "no")), 1, 10, keyed=False)
+            other.relay.close_entry(1, "given-up", "enough", 11)
         elif earlier == "parked":
-            other.dispatch.send(Poison(TimeoutError()), 1, 10, max_attempts=1)
+            other.relay.send(Poison(TimeoutError()), 1, 10, max_attempts=1)
         elif ends[earlier]:
-            other.dispatch.send(Poison(ends[earlier]), 1, 10, keyed=earlier != "unclear")
+            other.relay.send(Poison(ends[earlier]), 1, 10, keyed=earlier != "unclear")
         else:
-            other.dispatch.send(lambda message: None, 1, 10)
+            other.relay.send(lambda message: None, 1, 10)
         if ends[later]:
             raise ends[later]
 
-    party.dispatch.send(receive, 10, 20, keyed=later != "unclear")
+    party.relay.send(receive, 10, 20, keyed=later != "unclear")
     other.store.close()
     over = earlier in ("unclear", "parked") or (earlier, later) == ("refused", "acknowledged")
     wanted = later if over else earlier
     [(state, told, changed_at)] = party.store.read(
-        "SELECT state, told, changed_at FROM dispatch WHERE outbox = 1"
+        "SELECT state, told, changed_at FROM relay WHERE outbox = 1"
     )
     words = {"acknowledged": "", "refused": "fence", "unclear": "the answer was lost"}
     words |= {"closed": "given-up: enough", "parked": "TimeoutError"}
@@ -769,8 +769,8 @@ def test_lists_are_in_the_order_of_the_outbox(party):
         result(party, number, 1)
     with party.store.write() as db:
         for state, outbox in (("unclear", 1), ("refused", 2), ("parked", 3), ("unclear", 4)):
-            db.execute("UPDATE dispatch SET state = ?, due = NULL WHERE outbox = ?", (state, outbox))
-    assert [entry.outbox for entry in party.dispatch.reconciliation()] == [1, 2, 3, 4]
+            db.execute("UPDATE relay SET state = ?, due = NULL WHERE outbox = ?", (state, outbox))
+    assert [entry.outbox for entry in party.relay.reconciliation()] == [1, 2, 3, 4]
     with party.store.write() as db:
         for state, due, outbox in (
             ("waiting", 9, 4),
@@ -778,9 +778,9 @@ def test_lists_are_in_the_order_of_the_outbox(party):
             ("sending", 7, 3),
             ("waiting", 6, 1),
         ):
-            db.execute("UPDATE dispatch SET state = ?, due = ? WHERE outbox = ?", (state, due, outbox))
-    assert [entry.outbox for entry in party.dispatch.delayed()] == [1, 2, 3, 4]
-    assert [message.outbox for message in party.dispatch.owed(3)] == [1, 3, 2], "what is due first"
+            db.execute("UPDATE relay SET state = ?, due = ? WHERE outbox = ?", (state, due, outbox))
+    assert [entry.outbox for entry in party.relay.delayed()] == [1, 2, 3, 4]
+    assert [message.outbox for message in party.relay.pending(3)] == [1, 3, 2], "what is due first"
 
 
 def test_a_jump_keeps_to_its_scope(party, receiver):
@@ -795,8 +795,8 @@ def test_a_jump_keeps_to_its_scope(party, receiver):
         "now": 1,
     }
     receiver.apply(**effect | {"subject": "other/work-1", "revision": 9, "fence": 40})
-    party.dispatch.jump(receiver, 5)
-    here, there = (party.owner.look(scope, "work-1") for scope in ("shop", "other"))
+    party.relay.jump(receiver, 5)
+    here, there = (party.owner.get(scope, "work-1") for scope in ("shop", "other"))
     assert (here.fence, here.revision, here.state) == (2, 2, "result-recorded")
     assert (there.fence, there.revision, there.state) == (41, 9, "result-recorded")
 
@@ -896,10 +896,10 @@ def receiver_costs(rows):
         }
 
 
-def dispatch_costs(rows):
-    """What is owed stays the same: 20 messages; what else there is grows."""
+def relay_costs(rows):
+    """What is pending stays the same: 20 messages; what else there is grows."""
     with Store.temporary(SCHEMA) as store:
-        dispatch, digest = Dispatch(store), sha256("x")
+        relay, digest = Relay(store), sha256("x")
         with store.write() as db:
             db.execute(
                 "INSERT INTO work VALUES ('s', 'w', 1, 1, 'p', 0, 1, NULL, NULL, 'ready', 'open', 1, 0)"
@@ -909,31 +909,29 @@ def dispatch_costs(rows):
                 receipt = "INSERT INTO receipt VALUES (NULL, 's', ?, 'w', ?, ?, 2, ?, 0)"
                 db.execute(receipt, (str(number), command, digest, digest))
                 db.execute("INSERT INTO outbox VALUES (NULL, 'result-recorded', ?, 0)", (str(number + 1),))
-            db.execute("UPDATE dispatch SET subject = subject || outbox, due = 0")
-            for state, kept, due in (("acknowledged", 0, None), ("owed", 1, None), ("waiting", 2, LATER)):
-                sql = "UPDATE dispatch SET state = ?, due = ? WHERE outbox <= ? AND outbox % 3 = ?"
+            db.execute("UPDATE relay SET subject = subject || outbox, due = 0")
+            for state, kept, due in (("acknowledged", 0, None), ("pending", 1, None), ("waiting", 2, LATER)):
+                sql = "UPDATE relay SET state = ?, due = ? WHERE outbox <= ? AND outbox % 3 = ?"
                 db.execute(sql, (state, due, rows, kept))
-            held = "UPDATE dispatch SET subject = 'held' WHERE outbox <= ? AND outbox % 3 = 1"
+            held = "UPDATE relay SET subject = 'held' WHERE outbox <= ? AND outbox % 3 = 1"
             db.execute(held, (rows,))
         costs = {
-            "owed": steps(store, lambda: dispatch.owed(10)),
-            "send": steps(store, lambda: dispatch.send(lambda message: None, 2, 1)),
+            "pending": steps(store, lambda: relay.pending(10)),
+            "send": steps(store, lambda: relay.send(lambda message: None, 2, 1)),
             "refused": steps(
-                store, lambda: dispatch.send(Poison(Refused("fence", "no"), f"s/{rows + 2}"), 1, 1)
+                store, lambda: relay.send(Poison(Refused("fence", "no"), f"s/{rows + 2}"), 1, 1)
             ),
-            "failed": steps(store, lambda: dispatch.send(Poison(OSError(), f"s/{rows + 3}"), 1, 1)),
-            "look": steps(store, lambda: dispatch.look(rows + 3)),
-            "reconciliation": steps(store, dispatch.reconciliation),
-            "close": steps(store, lambda: dispatch.close_entry(rows + 3, "happened", "asked", 2)),
+            "failed": steps(store, lambda: relay.send(Poison(OSError(), f"s/{rows + 3}"), 1, 1)),
+            "get": steps(store, lambda: relay.get(rows + 3)),
+            "reconciliation": steps(store, relay.reconciliation),
+            "close": steps(store, lambda: relay.close_entry(rows + 3, "happened", "asked", 2)),
         }
-        [ended] = store.read(
-            "SELECT group_concat(state, ' ') FROM dispatch WHERE outbox > ? LIMIT 1", (rows,)
-        )
-        assert ended[0].startswith("acknowledged acknowledged closed unanswered owed")
+        [ended] = store.read("SELECT group_concat(state, ' ') FROM relay WHERE outbox > ? LIMIT 1", (rows,))
+        assert ended[0].startswith("acknowledged acknowledged closed unanswered pending")
         return costs
 
 
-@pytest.mark.parametrize("costs", [receiver_costs, dispatch_costs])
+@pytest.mark.parametrize("costs", [receiver_costs, relay_costs])
 def test_a_call_costs_the_same_however_many_rows_there_are(costs):
     few, many = costs(300), costs(6_000)
     assert {name: many[name] for name in few if many[name] > 1.5 * few[name]} == {}

@@ -75,7 +75,7 @@ def test_two_files_are_kept_apart(db):
 
 REFUSALS = {
     ("receiver", "apply"): {"refusal"},  # a receiver writes down whom it refused (S-4)
-    ("dispatch", "send"): {"receiver: refusal", "dispatch"},  # the same, and the sender what it was told
+    ("relay", "send"): {"receiver: refusal", "relay"},  # the same, and the sender what it was told
     # the file of this step is another one: the backup took its place, and then it could not be opened
     ("retention", "restore_beside_wal"): {"effect", "receipt"},
     # its rows were staged between two steps, to have a handle of another store
@@ -168,6 +168,8 @@ def test_names_from_a_case_are_text_and_not_markup():
     run = case("O-06-lease-replaced")
     nasty = "<script>alert(1)</script>"
     change = Change(nasty, "changed", nasty, {nasty: nasty}, {nasty: None})
-    step = replace(run.steps[0], actor=nasty, harm=nasty, note=nasty, args={nasty: nasty}, changes=(change,))
+    step = replace(
+        run.steps[0], actor=nasty, anomaly=nasty, note=nasty, args={nasty: nasty}, changes=(change,)
+    )
     shown = show.steps(replace(run, steps=(step,)))
     assert nasty not in shown.page + shown.call(1) + shown.rows(1)

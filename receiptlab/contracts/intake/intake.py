@@ -72,7 +72,7 @@ class Intake(Staging):
     SCHEMA = SCHEMA
     TABLES = ("receipt", "revision", "outbox")
     READS = ("classify", "erasures", "scrub")
-    POINTS: ClassVar = {"deliver": ("after_guards", "after_receipt", "after_revision", "after_outbox")}
+    FAILPOINTS: ClassVar = {"deliver": ("after_guards", "after_receipt", "after_revision", "after_outbox")}
     COUNTS: ClassVar = {
         "receipts": "SELECT count(*) FROM receipt WHERE state <> 'erased'",
         "revisions": "SELECT count(*) FROM revision",
@@ -117,7 +117,7 @@ class Intake(Staging):
         with self.store.write() as db:
             staged = self._stage(db, self.inhand, decision, reference, (retain_until, tombstone_until), now)
             outbox.stage(db, "delivery", staged.identity, now)
-            self.store.reach("after_outbox")
+            self.store.failpoint("after_outbox")
         return staged
 
     def deliver(
@@ -153,7 +153,7 @@ class Intake(Staging):
         horizons = (call.retain_until, call.tombstone_until)
         staged = self._stage(db, found, decision, call.reference, horizons, call.now)
         outbox.stage(db, "delivery", staged.identity, call.now)
-        self.store.reach("after_outbox")
+        self.store.failpoint("after_outbox")
         return found, staged
 
     def _stage(

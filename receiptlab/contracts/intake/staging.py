@@ -220,7 +220,7 @@ class Staging(Contract):
         seen = Seen(*(db.execute(_SEEN, (call.digest, call.identity)).fetchone() or ()))
         for guard in self.guards[name]:
             guard(call, seen)
-        self.store.reach("after_guards")
+        self.store.failpoint("after_guards")
         return seen
 
     def _changed(self, db: Connection, call: SimpleNamespace, move: str, disposition: str) -> Staged:
@@ -233,8 +233,8 @@ class Staging(Contract):
         return self._revision(db, call, call.number, disposition)
 
     def _revision(self, db: Connection, call: SimpleNamespace, number: int, disposition: str) -> Staged:
-        self.store.reach("after_receipt")
+        self.store.failpoint("after_receipt")
         call.number, call.disposition = number, disposition
         db.execute(_ROW, vars(call))
-        self.store.reach("after_revision")
+        self.store.failpoint("after_revision")
         return Staged(call.identity, number)

@@ -122,14 +122,14 @@ class Reserved:
     """What was taken, oldest first, and the rows that were found spent and are dead now."""
 
     claims: tuple[Claim, ...]
-    buried: tuple[int, ...]
+    dead_letters: tuple[int, ...]
     outcome: ClassVar[str] = "accepted"
 
     def facts(self) -> dict[str, object]:
         """The claims as plain lists."""
         named = {"works": "work", "fences": "fence", "attempts": "attempt"}
         told = {name: [getattr(claim, each) for claim in self.claims] for name, each in named.items()}
-        return told | {"buried": list(self.buried)}
+        return told | {"dead_letters": list(self.dead_letters)}
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ class Swept:
     receipts were compacted, how many tombstones went; and whether there may be more."""
 
     expired: int
-    buried: int
+    dead_letters: int
     compacted: int
     removed: int
     more: bool

@@ -104,30 +104,30 @@ class Reserving(Contract):
         """`acquire` and `reserve`, two transactions. Refused: busy, lease-lost."""
         call = checked(ARGUMENTS, arguments(locals()))
         token = self.acquire(namespace, processor, worker, now).token
-        self.store.reach("after_acquire")
+        self.store.failpoint("after_acquire")
         return self.reserve(token=token, **vars(call))
 
     def _reserve(self, db: Connection, call: SimpleNamespace, seen: lease.Held) -> Reserved:
-        self.store.reach("after_guards")
-        claims, buried = [], []
+        self.store.failpoint("after_guards")
+        claims, dead_letters = [], []
         for row in map(Row._make, db.execute(_DUE, vars(call)).fetchall()):
             if row.state == "claimed":
                 db.execute(CLOSE, ("expired", call.now, None, None, row.work, row.entries))
             if spent(row, call.max_attempts):
-                self._bury(db, row, call.now)
-                buried.append(row.work)
+                self._to_dead_letters(db, row, call.now)
+                dead_letters.append(row.work)
             else:
                 claims.append(self._claim(db, call, row))
         lease.give_back(db, (call.namespace, call.processor))
-        self.store.reach("after_lease")
-        return Reserved(tuple(claims), tuple(buried))
+        self.store.failpoint("after_lease")
+        return Reserved(tuple(claims), tuple(dead_letters))
 
     def _claim(self, db: Connection, call: SimpleNamespace, row: Row) -> Claim:
         until, fence = call.now + call.hold_for, row.fence + 1
         db.execute(_CLAIM, (until, call.worker, call.now, row.work))
-        self.store.reach("after_claim")
+        self.store.failpoint("after_claim")
         db.execute(OPEN, (row.work, row.entries + 1, fence, call.worker, call.now, None, "open"))
-        self.store.reach("after_attempt")
+        self.store.failpoint("after_attempt")
         return Claim(*row[:5], row.attempts + 1, fence, until, self.store.path)
 
     def sweep(self, worker: str, token: int, limit: int, max_attempts: int, now: int) -> Swept:
@@ -139,33 +139,33 @@ class Reserving(Contract):
         found = self.store.read(_OVERDUE, vars(call))
         call.found = [work for work, _ in found]
         call.full = call.limit in Counter(kind for _, kind in found).values()
-        self.store.reach("after_look")
+        self.store.failpoint("after_look")
         return self._run("sweep", call, lambda db, call: lease.see(db, lease.SWEEP), self._sweep)
 
     def _sweep(self, db: Connection, call: SimpleNamespace, seen: lease.Held) -> Swept:
-        self.store.reach("after_guards")
-        expired, buried = 0, 0
+        self.store.failpoint("after_guards")
+        expired, dead_letters = 0, 0
         for work in call.found:
             call.work = work
             row = see_row(db, call)
             ended = row.state == "claimed" and row.due <= call.now
             if ended:
                 db.execute(CLOSE, ("expired", call.now, None, None, row.work, row.entries))
-                self.store.reach("after_attempt")
+                self.store.failpoint("after_attempt")
             if spent(row, call.max_attempts) and (ended or row.state == "failed"):
-                self._bury(db, row, call.now)
-                buried += 1
+                self._to_dead_letters(db, row, call.now)
+                dead_letters += 1
             elif ended:
                 db.execute(MOVE, ("failed", row.due, None, call.now, row.work))
             expired += ended
-            self.store.reach("after_work")
+            self.store.failpoint("after_work")
         receipts = self.intake.stage_sweep(db, call.limit, call.now)
-        self.store.reach("after_receipts")
+        self.store.failpoint("after_receipts")
         more = call.full or call.limit in (receipts.compacted, receipts.removed)
         if not more:
             lease.give_back(db, lease.SWEEP)
-        return Swept(expired, buried, receipts.compacted, receipts.removed, more)
+        return Swept(expired, dead_letters, receipts.compacted, receipts.removed, more)
 
-    def _bury(self, db: Connection, row: Row, now: int) -> None:
+    def _to_dead_letters(self, db: Connection, row: Row, now: int) -> None:
         db.execute(MOVE, ("dead", None, None, now, row.work))
         outbox.stage(db, DEAD_LETTER, row.identity, now)

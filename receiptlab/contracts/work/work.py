@@ -94,8 +94,8 @@ class Work(Reserving):
     NAME = "work"
     SCHEMA = SCHEMA
     TABLES = ("receipt", "revision", "work", "attempt", "effect", "lease", "outbox")
-    READS = ("look", "history", "dead", "counts", "ahead")
-    POINTS: ClassVar = {
+    READS = ("get", "history", "dead", "counts", "ahead")
+    FAILPOINTS: ClassVar = {
         "deliver": ("after_guards", "after_receipt", "after_revision", "after_outbox", "after_work"),
         "reserve": ("after_guards", "after_claim", "after_attempt", "after_lease"),
         "next": ("after_acquire",),
@@ -152,7 +152,7 @@ class Work(Reserving):
         new = db.execute(_STAGE, vars(call)).rowcount
         if new:
             db.execute(UNSETTLED, (1, identity))
-        self.store.reach("after_work")
+        self.store.failpoint("after_work")
         return new
 
     def renew(self, work: int, fence: int, hold_for: int, now: int) -> Changed:
@@ -179,12 +179,12 @@ class Work(Reserving):
         return self._transact("complete", arguments(locals()), see_row, self._complete)
 
     def _complete(self, db: Connection, call: SimpleNamespace, seen: Row) -> Changed:
-        self.store.reach("after_guards")
+        self.store.failpoint("after_guards")
         self._finish(db, call, seen, "done", None)
         db.execute(_EFFECT, (*seen[1:5], call.reference, call.now))
-        self.store.reach("after_effect")
+        self.store.failpoint("after_effect")
         outbox.stage(db, "done", seen.identity, call.now)
-        self.store.reach("after_outbox")
+        self.store.failpoint("after_outbox")
         return Changed(call.work, "done")
 
     def stage_complete(self, db: Connection, claim: Claim, reference: str, now: int) -> Changed:
@@ -214,7 +214,7 @@ class Work(Reserving):
         return self._transact("fail", arguments(locals()), see_row, self._fail)
 
     def _fail(self, db: Connection, call: SimpleNamespace, seen: Row) -> Changed:
-        self.store.reach("after_guards")
+        self.store.failpoint("after_guards")
         dead = spent(seen, call.max_attempts)
         due = None if dead else call.now + backoff(seen.identity, seen.attempts, call.base, call.cap)
         self._finish(db, call, seen, "dead" if dead else "failed", due)
@@ -276,7 +276,7 @@ class Work(Reserving):
         call = checked(ARGUMENTS, arguments(locals()))
         return Ahead(tuple(self.store.read(_AHEAD, (call.now + call.horizon,))))
 
-    def look(self, work: int) -> Look:
+    def get(self, work: int) -> Look:
         """A row of work as it stands. Refused: not-found."""
         call = checked(ARGUMENTS, arguments(locals()))
         rows = self._looked("id = ?", (call.work,))
@@ -321,7 +321,7 @@ class Work(Reserving):
     def _finish(self, db: Connection, call: SimpleNamespace, seen: Row, state: str, due: int | None) -> None:
         reference = vars(call).get("reference")
         db.execute(MOVE, (state, due, reference, call.now, seen.work))
-        self.store.reach("after_work")
+        self.store.failpoint("after_work")
         ended = "done" if state == "done" else "failed"
         told = (vars(call).get("error"), vars(call).get("detail"))
         db.execute(CLOSE, (ended, call.now, *told, seen.work, seen.entries))
@@ -329,4 +329,4 @@ class Work(Reserving):
             db.execute(UNSETTLED, (-1, seen.identity))
         elif state == "dead":
             outbox.stage(db, DEAD_LETTER, seen.identity, call.now)
-        self.store.reach("after_attempt")
+        self.store.failpoint("after_attempt")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from receiptlab.faults.disk.log import Disk
 from receiptlab.faults.disk.reopening import NAME, Found, moment
-from receiptlab.faults.disk.workloads import Life, Step
+from receiptlab.faults.disk.workloads import Step, Workload
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.store import Store
 
@@ -58,13 +58,13 @@ class Expected(NamedTuple):
         return ""
 
 
-def expectations(life: Life, setting: Setting) -> Iterator[Expected]:
+def expectations(workload: Workload, setting: Setting) -> Iterator[Expected]:
     """The life without failures, step by step."""
-    files = _made(life, setting)
-    for step in life.steps:
-        with connected(life, setting, Disk(files)) as (disk, store, at):
+    files = _made(workload, setting)
+    for step in workload.steps:
+        with connected(workload, setting, Disk(files)) as (disk, store, at):
             moments = [moment(store.db)]
-            store.reach = _noting(moments, store)
+            store.failpoint = _noting(moments, store)
             first, after = ended_as(attempt(step.call, at)), disk.files()
             between = moments[1:-1] if step.parts > 1 else []
             moments = [moments[0], *between, moment(store.db)]
@@ -74,21 +74,23 @@ def expectations(life: Life, setting: Setting) -> Iterator[Expected]:
 
 
 def _noting(moments: list[str], store: Store):
-    def reach(point: str) -> None:
+    def failpoint(point: str) -> None:
         if point == "after_commit":
             moments.append(moment(store.db))
 
-    return reach
+    return failpoint
 
 
 @contextlib.contextmanager
-def connected(life: Life, setting: Setting, disk: Disk) -> Iterator[tuple[Disk, Store, SimpleNamespace]]:
+def connected(
+    workload: Workload, setting: Setting, disk: Disk
+) -> Iterator[tuple[Disk, Store, SimpleNamespace]]:
     """The life's contracts on what is on this disk, for the time of the block."""
     from receiptlab.faults.disk import vfs as filesystem
 
     store = Store(Path(NAME), filesystem.opened(disk, setting), 0)
     try:
-        yield disk, store, life.on(store)
+        yield disk, store, workload.on(store)
     finally:
         store.close()
 
@@ -98,11 +100,11 @@ def ended_as(outcome: Outcome) -> tuple[str, str]:
     return outcome.word, outcome.reason
 
 
-def _made(life: Life, setting: Setting) -> dict[str, bytes]:
-    """The files of a fixture that was just made."""
+def _made(workload: Workload, setting: Setting) -> dict[str, bytes]:
+    """The files of a database file that was just made."""
     from receiptlab.faults.disk import vfs as filesystem
 
     disk = Disk({NAME: b""})
     with contextlib.closing(filesystem.opened(disk, setting)) as db:
-        Store(Path(NAME), db, 0)._fill(life.schema)
+        Store(Path(NAME), db, 0)._fill(workload.schema)
     return disk.files()

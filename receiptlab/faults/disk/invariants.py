@@ -75,15 +75,15 @@ _RECEIVER = {
     "a restore receipt of nobody": """SELECT id FROM restoration r WHERE NOT EXISTS (
         SELECT 1 FROM writer w WHERE (w.owner, w.generation) = (r.owner, r.generation))""",
 }
-_DISPATCH = {
-    "a state of what is no message": """SELECT outbox FROM dispatch d WHERE NOT EXISTS (
+_RELAY = {
+    "a state of what is no message": """SELECT outbox FROM relay d WHERE NOT EXISTS (
         SELECT 1 FROM outbox o WHERE o.id = d.outbox AND o.topic = 'result-recorded')""",
     "a message without a state": """SELECT id FROM outbox o WHERE o.topic = 'result-recorded' AND NOT EXISTS (
-        SELECT 1 FROM dispatch d WHERE d.outbox = o.id)""",
-    "a subject of which nothing is due and nobody decides": """SELECT subject FROM dispatch
+        SELECT 1 FROM relay d WHERE d.outbox = o.id)""",
+    "a subject of which nothing is due and nobody decides": """SELECT subject FROM relay
         WHERE state NOT IN ('acknowledged', 'refused', 'closed')
         GROUP BY subject HAVING max(due IS NOT NULL OR state IN ('parked', 'unclear')) = 0""",
-    "attempts that are not counted": """SELECT outbox FROM dispatch d WHERE attempts < (
+    "attempts that are not counted": """SELECT outbox FROM relay d WHERE attempts < (
         SELECT coalesce(max(number), 0) FROM attempt a WHERE a.outbox = d.outbox)""",
 }
 
@@ -93,5 +93,5 @@ RULES: dict[str, dict[str, str]] = {
     "intake": _INTAKE,
     "work": _INTAKE | _WORK,
     "receiver": _RECEIVER,
-    "dispatch": _OWNER | _DISPATCH,
+    "relay": _OWNER | _RELAY,
 }

@@ -3,7 +3,7 @@
 For every call of every contract the N-th operation on the disk fails, for N = 1, 2, 3 and so on until a
 call comes to its end without a failure: once, or for good from the N-th on. A full disk fails its writes,
 after half of the data; a broken one its writes, syncs, truncates, opens and deletes. The making and the
-opening of a fixture are such calls too.
+opening of a database file are such calls too.
 
 It proves, for the lives of `writing`: the caller gets an error of the lab; after a definite one nothing of
 the call is in the file, after an indefinite one all of it or nothing; the file opens again and is sound;
@@ -28,7 +28,7 @@ from receiptlab.faults.disk.expected_steps import Expected, connected, ended_as,
 from receiptlab.faults.disk.log import Disk, Fault, nothing
 from receiptlab.faults.disk.recorder import ProvesNothing
 from receiptlab.faults.disk.reopening import moment
-from receiptlab.faults.disk.workloads import Life, lives
+from receiptlab.faults.disk.workloads import Workload, lives
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.store import Store
 
@@ -59,7 +59,7 @@ def run(
     size: str = "small",
     progress: Callable[[int, int], None] | None = None,
     settings: Iterable[tuple] | None = None,
-    of: Iterable[Life] | None = None,
+    of: Iterable[Workload] | None = None,
 ) -> list[dict[str, object]]:
     """Let the disk fail in every call of every contract. `size` is small (one setting) or full.
 
@@ -70,13 +70,13 @@ def run(
     from receiptlab.faults.disk.vfs import Setting
 
     chosen = [Setting(*each) for each in settings or (SETTINGS if size == "full" else SETTINGS[:1])]
-    pairs = [(life, setting) for setting in chosen for life in (lives() if of is None else of)]
+    pairs = [(workload, setting) for setting in chosen for workload in (lives() if of is None else of)]
     rows = []
-    for number, (life, setting) in enumerate(pairs):
+    for number, (workload, setting) in enumerate(pairs):
         if progress:
             progress(number, len(pairs))
-        expected = list(expectations(life, setting))
-        rows += [Trial(life, setting, *each).run(expected) for each in FAILURES]
+        expected = list(expectations(workload, setting))
+        rows += [Trial(workload, setting, *each).run(expected) for each in FAILURES]
     if of is None:
         rows += [Trial(lives()[0], chosen[0], *each).run_opening() for each in FAILURES]
     if progress:
@@ -87,26 +87,26 @@ def run(
 class Trial:
     """One contract under one kind of failure, which comes once, or `for_good` each time from the first on."""
 
-    def __init__(self, life: Life, setting: Setting, kind: str, for_good: bool) -> None:
-        self.life, self.setting, self.kind, self.for_good = life, setting, kind, for_good
+    def __init__(self, workload: Workload, setting: Setting, kind: str, for_good: bool) -> None:
+        self.workload, self.setting, self.kind, self.for_good = workload, setting, kind, for_good
         self.counts: Counter[str] = Counter()
         self.witness = ""
         # Store.open refuses a rollback journal that holds a whole call, since no Store leaves one.
-        self._as_fixture = setting.journal == "wal"
+        self._as_database_file = setting.journal == "wal"
 
     def run(self, expected: Iterable[Expected]) -> dict[str, object]:
         """Every step of the life with every failure; the result as plain data."""
         with reopening.folder() as where:
             for each in expected:
                 self._every(each.step.name, each.step.writes, partial(self._one, each, where))
-        return self._row(self.life.name)
+        return self._row(self.workload.name)
 
     def run_opening(self) -> dict[str, object]:
         """`Store.create` and `Store.open` with every failure, with the tables of this life."""
         with reopening.folder() as where:
             for name, trial in opening.TRIALS.items():
                 strikes = name == "Store.create" or self.kind != "full"  # opening writes nothing
-                self._every(name, strikes, partial(trial, self.life, self.setting, where))
+                self._every(name, strikes, partial(trial, self.workload, self.setting, where))
         return self._row("store")
 
     def _row(self, contract: str) -> dict[str, object]:
@@ -137,14 +137,14 @@ class Trial:
                 break
             self.counts.update(["faults", word if word in ("failed", "unknown", "raw") else "answered"])
         else:
-            raise ProvesNothing(f"{self.life.name} {name}: the failures have no end")
+            raise ProvesNothing(f"{self.workload.name} {name}: the failures have no end")
         if number == 1 and writes:
-            raise ProvesNothing(f"{self.life.name} {name}: no failure struck")
+            raise ProvesNothing(f"{self.workload.name} {name}: no failure struck")
 
     def _one(self, each: Expected, where: Path, fault: Fault) -> tuple[str, str]:
         """Make the call with the fault, then look at it from all sides. Returns how it ended, or nothing
         where no fault struck; and what is wrong, if anything is."""
-        with connected(self.life, self.setting, Disk(each.files)) as (disk, store, at):
+        with connected(self.workload, self.setting, Disk(each.files)) as (disk, store, at):
             disk.before = fault
             try:
                 outcome = attempt(each.step.call, at)
@@ -160,14 +160,14 @@ class Trial:
     def _reopened(self, each: Expected, outcome: Outcome, files: dict[str, bytes], where: Path) -> str:
         """A process that opens the file now: what it finds, and how the call ends when it makes it again."""
         path = reopening.lay(files, where)
-        found = reopening.look(path, self.life.rules, self._as_fixture)
+        found = reopening.look(path, self.workload.rules, self._as_database_file)
         self.counts["there"] += outcome.word == "unknown" and found.moment == each.moments[-1]
         wrong = each.wrong(outcome, found)
         if wrong:
             return wrong
         with contextlib.closing(Store.open(path)) as store:
             store.db.execute("PRAGMA synchronous = OFF")
-            return each.made_again(found.moment, self.life.on(store))
+            return each.made_again(found.moment, self.workload.on(store))
 
     def _here(self, each: Expected, outcome: Outcome, store: Store, at: SimpleNamespace) -> str:
         """The same connection goes on: with a disk that still fails, or with one that is well again."""
@@ -185,7 +185,7 @@ class Trial:
 
     def _closed(self, each: Expected, files: dict[str, bytes], where: Path) -> str:
         """What is in the file when the connection was closed."""
-        found = reopening.look(reopening.lay(files, where), self.life.rules, self._as_fixture)
+        found = reopening.look(reopening.lay(files, where), self.workload.rules, self._as_database_file)
         wrong = found.refused or found.damage or (found.broken and found.broken[0])
         if not wrong and each.step.parts == 1 and found.moment not in (*each.moments, each.twice):
             wrong = "it holds what it never held"

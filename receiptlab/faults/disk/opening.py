@@ -1,4 +1,4 @@
-"""The making and the opening of a fixture on a disk that fails (for H-5): `Store.create` and `Store.open`."""
+"""The making and the opening of a database file on a disk that fails (for H-5): `Store.create` and `Store.open`."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from receiptlab import database_file as fixture
+from receiptlab import database_file
 from receiptlab.errors import LabError
 from receiptlab.faults.disk import reopening
 from receiptlab.faults.disk.log import Disk, Fault, nothing
 from receiptlab.faults.disk.reopening import NAME
-from receiptlab.faults.disk.workloads import Life
+from receiptlab.faults.disk.workloads import Workload
 from receiptlab.store import Store
 
 if TYPE_CHECKING:
     from receiptlab.faults.disk.vfs import Setting
 
 
-def create(life: Life, setting: Setting, where: Path, fault: Fault) -> tuple[str, str]:
-    """Make a fixture. Returns how it ended, or nothing where no fault struck; and what is wrong, if anything
+def create(workload: Workload, setting: Setting, where: Path, fault: Fault) -> tuple[str, str]:
+    """Make a database file. Returns how it ended, or nothing where no fault struck; and what is wrong, if anything
     is. A file that could not be made is not there, and the call is known to have failed."""
     reopening.lay({}, where)
     disk = Disk({NAME: b""})
     disk.before = fault
     with _over(disk, setting):
-        word, wrong = _tried(lambda: Store.create(where / NAME, life.schema).close())
+        word, wrong = _tried(lambda: Store.create(where / NAME, workload.schema).close())
     if word == "failed" and not wrong and any(where.iterdir()):
         wrong = "after failed: a file was left behind"
     if word == "unknown":
         wrong = "nobody is told whether there is a file"
     if word == "accepted":
-        found = reopening.look(reopening.lay(disk.files(), where), life.rules)
+        found = reopening.look(reopening.lay(disk.files(), where), workload.rules)
         wrong = found.refused or found.damage
     return word if fault.struck else "", wrong
 
 
-def reopen(life: Life, setting: Setting, where: Path, fault: Fault) -> tuple[str, str]:
-    """Open a fixture, and open it again when the disk is well."""
+def reopen(workload: Workload, setting: Setting, where: Path, fault: Fault) -> tuple[str, str]:
+    """Open a database file, and open it again when the disk is well."""
     path = where / NAME
     reopening.lay({}, where)
-    Store.create(path, life.schema).close()
-    before = reopening.look(path, life.rules)
+    Store.create(path, workload.schema).close()
+    before = reopening.look(path, workload.rules)
     disk = Disk({NAME: path.read_bytes()})
     disk.before = fault
     with _over(disk, setting):
@@ -53,12 +53,12 @@ def reopen(life: Life, setting: Setting, where: Path, fault: Fault) -> tuple[str
         again, why = _tried(lambda: Store.open(path).close())
     if again != "accepted":
         wrong = wrong or f"opened again it ended as {again} {why}"
-    if reopening.look(reopening.lay(disk.files(), where), life.rules) != before:
+    if reopening.look(reopening.lay(disk.files(), where), workload.rules) != before:
         wrong = wrong or "the file holds something else"
     return word if struck else "", wrong
 
 
-TRIALS: dict[str, Callable[[Life, Setting, Path, Fault], tuple[str, str]]] = {
+TRIALS: dict[str, Callable[[Workload, Setting, Path, Fault], tuple[str, str]]] = {
     "Store.create": create,
     "Store.open": reopen,
 }
@@ -77,11 +77,11 @@ def _tried(call: Callable[[], None]) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _over(disk: Disk, setting: Setting) -> Iterator[None]:
-    """Let `fixture.connect` come to this disk. The header is read from the real file, so that one gets what
+    """Let `database_file.connect` come to this disk. The header is read from the real file, so that one gets what
     is on the disk whenever a connection closes."""
     from receiptlab.faults.disk.vfs import Connection
 
-    real = fixture.sqlite3
+    real = database_file.sqlite3
 
     def connect(address: str, **how: object) -> object:
         if "immutable" in address:
@@ -98,8 +98,8 @@ def _over(disk: Disk, setting: Setting) -> Iterator[None]:
         return db
 
     told = {"Error": real.Error, "sqlite_version_info": real.sqlite_version_info}
-    fixture.sqlite3 = SimpleNamespace(connect=connect, **told)
+    database_file.sqlite3 = SimpleNamespace(connect=connect, **told)
     try:
         yield
     finally:
-        fixture.sqlite3 = real
+        database_file.sqlite3 = real

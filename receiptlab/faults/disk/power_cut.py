@@ -26,7 +26,7 @@ from receiptlab.faults.disk.crash_states import Past, Plan, State
 from receiptlab.faults.disk.log import Event
 from receiptlab.faults.disk.recorder import ACKNOWLEDGED, BEGUN, COMMITTED, ProvesNothing, Recording
 from receiptlab.faults.disk.reopening import Found
-from receiptlab.faults.disk.workloads import Life, lives
+from receiptlab.faults.disk.workloads import Workload, lives
 
 SEED = "power cut 1"
 PLANS = {"small": Plan(2, 0, False, 1_000), "full": Plan(6, 1, True, 1_000)}
@@ -80,8 +80,8 @@ class Tally:
         self._judged.add(judged)
         if key not in self._found:
             path = reopening.lay(state.files, where)
-            fixture = self.recording.setting.journal == "wal"
-            self._found[key] = reopening.look(path, self.recording.life.rules, fixture)
+            database_file = self.recording.setting.journal == "wal"
+            self._found[key] = reopening.look(path, self.recording.workload.rules, database_file)
         verdict = judge(self._found[key], state.files, place, gone, self.recording)
         self.counts[verdict.word] += 1
         size = (len(state.lost), place.point, state.lost)
@@ -94,9 +94,9 @@ class Tally:
         judged = sum(counts.values())
         return {
             "hazard": "power cut",
-            "contract": self.recording.life.name,
+            "contract": self.recording.workload.name,
             "setting": str(self.recording.setting),
-            "calls": len(self.recording.life.steps),
+            "calls": len(self.recording.workload.steps),
             "points": self.points,
             "states": self.states,
             "judged": judged,
@@ -106,7 +106,7 @@ class Tally:
         }
 
     def _tell(self, state: State, place: Place, verdict: Verdict) -> str:
-        steps, events = self.recording.life.steps, self.recording.events
+        steps, events = self.recording.workload.steps, self.recording.events
         call = "the making of the file"
         if place.step >= 0:
             call = f"call {place.step + 1}, {steps[place.step].name}"
@@ -120,7 +120,7 @@ def run(
     size: str = "small",
     progress: Callable[[int, int], None] | None = None,
     settings: Iterable[tuple] = HOLDS + BREAKS,
-    of: Iterable[Life] | None = None,
+    of: Iterable[Workload] | None = None,
 ) -> list[dict[str, object]]:
     """Cut the power at every point of every life, under every setting. `size` is small or full.
 
@@ -130,13 +130,13 @@ def run(
     from receiptlab.faults.disk.vfs import Setting
 
     plan = PLANS[size]
-    pairs = [(life, Setting(*each)) for each in settings for life in (lives() if of is None else of)]
+    pairs = [(workload, Setting(*each)) for each in settings for workload in (lives() if of is None else of)]
     rows = []
-    for number, (life, setting) in enumerate(pairs):
+    for number, (workload, setting) in enumerate(pairs):
         if progress:
             progress(number, len(pairs))
         fitting = plan._replace(recent=UNSYNCED) if setting.synchronous == "off" else plan
-        rows.append(cut(Recording(life, setting).live(), fitting).row())
+        rows.append(cut(Recording(workload, setting).live(), fitting).row())
     if progress:
         progress(len(pairs), len(pairs))
     return rows
@@ -150,10 +150,10 @@ def cut(recording: Recording, plan: Plan) -> Tally:
             past.add(event)
             place = _further(place, event, number)
             tally.points += event.kind != "mark"
-            for state in past.states(plan, f"{SEED} {recording.life.name} {recording.setting} {number}"):
+            for state in past.states(plan, f"{SEED} {recording.workload.name} {recording.setting} {number}"):
                 tally.take(state, place, where)
     if tally.states < 2:
-        raise ProvesNothing(f"{recording.life.name}: no state differs from the final one")
+        raise ProvesNothing(f"{recording.workload.name}: no state differs from the final one")
     return tally
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from receiptlab.errors import LabError
 from receiptlab.faults.disk.log import Disk, Event
 from receiptlab.faults.disk.reopening import NAME, moment
-from receiptlab.faults.disk.workloads import OUTSIDE, Life, Step
+from receiptlab.faults.disk.workloads import OUTSIDE, Step, Workload
 from receiptlab.outcomes import attempt
 from receiptlab.store import Store
 
@@ -35,24 +35,24 @@ class Recording:
     acknowledged; `gone_after` has the places in the log.
     """
 
-    def __init__(self, life: Life, setting: Setting) -> None:
+    def __init__(self, workload: Workload, setting: Setting) -> None:
         from receiptlab.faults.disk import vfs as filesystem
 
-        self.life, self.setting = life, setting
-        filesystem.seed(f"{life.name} {setting}")
+        self.workload, self.setting = workload, setting
+        filesystem.seed(f"{workload.name} {setting}")
         self.disk = Disk()
         self.disk.open(NAME, create=True)
         # The file is made as `Store.create` makes it, and durable; the setting is about what comes then.
         careful = setting._replace(synchronous="extra" if setting.synchronous == "extra" else "full")
         self.db = filesystem.opened(self.disk, careful)
         self.store = Store(Path(NAME), self.db, 0)
-        self.store._fill(life.schema)
+        self.store._fill(workload.schema)
         self.moments, self.half = [moment(self.db)], set()
         self.gone_after: list[tuple[int, bytes]] = []
         self.disk.mark(ACKNOWLEDGED)
         if setting != careful:
             self.db.execute(f"PRAGMA synchronous = {setting.synchronous}")
-        self.store.reach = self._reach
+        self.store.failpoint = self._failpoint
 
     @property
     def events(self) -> list[Event]:
@@ -60,8 +60,8 @@ class Recording:
 
     def live(self) -> Recording:
         """Make every call of the life. Raises ProvesNothing where one ends otherwise than it should."""
-        at = self.life.on(self.store)
-        for number, step in enumerate(self.life.steps):
+        at = self.workload.on(self.store)
+        for number, step in enumerate(self.workload.steps):
             first, start = len(self.moments), len(self.disk.log)
             self.disk.mark(BEGUN, number)
             self._make(step, at)
@@ -77,13 +77,15 @@ class Recording:
         outcome = attempt(step.call, at)
         ended = outcome.reason if outcome.word == "refused" else ""
         if ended != step.refused or outcome.word not in ("accepted", "replayed", "read", "refused"):
-            raise ProvesNothing(f"{self.life.name} {step.name} ended as {outcome.word}: {outcome.message}")
+            raise ProvesNothing(
+                f"{self.workload.name} {step.name} ended as {outcome.word}: {outcome.message}"
+            )
 
     def _check(self, step: Step, events: list[Event]) -> None:
         if step.writes and not any(event.kind == "write" for event in events):
-            raise ProvesNothing(f"{self.life.name} {step.name} wrote nothing")
+            raise ProvesNothing(f"{self.workload.name} {step.name} wrote nothing")
 
-    def _reach(self, point: str) -> None:
+    def _failpoint(self, point: str) -> None:
         if point == "after_commit":
             self.moments.append(moment(self.db))
             self.disk.mark(COMMITTED, len(self.moments) - 1)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from receiptlab.database_file import APPLICATION_ID
-from receiptlab.errors import LabError, NotAFixture
+from receiptlab.errors import FileRefused, LabError
 from receiptlab.store import Store
 
-NAME = "fixture.db"
+NAME = "receipts.db"
 
 
 class Found(NamedTuple):
@@ -55,7 +55,7 @@ def moment(db: object) -> str:
 
 
 def look(path: Path, rules: dict[str, str], store: bool = True) -> Found:
-    """Open the file and look at all of it: as a fixture, or as any database where `store` is false."""
+    """Open the file and look at all of it: as a database file, or as any database where `store` is false."""
     try:
         with contextlib.closing(Store.open(path) if store else _plain(path)) as opened:
             db = opened.db if store else opened
@@ -73,12 +73,12 @@ def look(path: Path, rules: dict[str, str], store: bool = True) -> Found:
 
 
 def _plain(path: Path) -> sqlite3.Connection:
-    """Any database, with its rollback journal played back. Raises NotAFixture where none was made yet."""
+    """Any database, with its rollback journal played back. Raises FileRefused where none was made yet."""
     if not path.exists():
-        raise NotAFixture("missing", "there is no file")
+        raise FileRefused("missing", "there is no file")
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA synchronous = OFF")
     if db.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
         db.close()
-        raise NotAFixture("empty", "nothing was written yet")
+        raise FileRefused("empty", "nothing was written yet")
     return db

@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import apsw
 
-from receiptlab import database_file as fixture
+from receiptlab import database_file
 from receiptlab.faults.disk.log import Disk, DiskFault
 
-NAME = "fixture.db"
+NAME = "receipts.db"
 _FOLDER_TOO = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
 _numbers = itertools.count(1)
 
@@ -44,7 +44,7 @@ class Setting(NamedTuple):
 
 
 PRODUCT = ("wal", "full")
-"""Stands for the journal mode and synchronous setting of `fixture.connect`, whatever they are."""
+"""Stands for the journal mode and synchronous setting of `database_file.connect`, whatever they are."""
 
 
 class FileSystem(apsw.VFS):
@@ -58,7 +58,7 @@ class FileSystem(apsw.VFS):
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> OpenFile:
         plain = name.filename() if isinstance(name, apsw.URIFilename) else name
         create = bool(flags[0] & apsw.SQLITE_OPEN_CREATE)
-        with _Told():
+        with _Expected():
             file = self.disk.open(plain, create)
         if file is None:
             raise apsw.exception_for(apsw.SQLITE_CANTOPEN)
@@ -66,7 +66,7 @@ class FileSystem(apsw.VFS):
         return OpenFile(self.disk, file, plain, create and bool(flags[0] & _FOLDER_TOO))
 
     def xDelete(self, name: str, folder: bool) -> None:
-        with _Told():
+        with _Expected():
             found = self.disk.delete(name, folder)
         if not found:
             raise apsw.exception_for(apsw.SQLITE_IOERR_DELETE_NOENT)
@@ -88,15 +88,15 @@ class OpenFile(apsw.VFSFile):
         return bytes(self.disk.contents[self.file][offset : offset + amount])
 
     def xWrite(self, data: bytes, offset: int) -> None:
-        with _Told():
+        with _Expected():
             self.disk.write(self.file, self.name, offset, bytes(data))
 
     def xTruncate(self, size: int) -> None:
-        with _Told():
+        with _Expected():
             self.disk.truncate(self.file, self.name, size)
 
     def xSync(self, flags: int) -> None:
-        with _Told():
+        with _Expected():
             self.disk.sync(self.file, self.name, self.folder)
         self.folder = False
 
@@ -125,7 +125,7 @@ class OpenFile(apsw.VFSFile):
         """Nothing is kept open."""
 
 
-class _Told:
+class _Expected:
     """Turns a fault of the disk into the error that apsw hands to SQLite."""
 
     def __enter__(self) -> None: ...
@@ -201,7 +201,7 @@ class Connection:
 
 @functools.cache
 def settings_of(connect: Callable) -> dict[str, object]:
-    """What a connection made by `connect` (that is `fixture.connect`) is set to, as SQLite reports it."""
+    """What a connection made by `connect` (that is `database_file.connect`) is set to, as SQLite reports it."""
     with tempfile.TemporaryDirectory(prefix="receiptlab-") as folder:
         path = Path(folder) / NAME
         path.touch()
@@ -211,9 +211,9 @@ def settings_of(connect: Callable) -> dict[str, object]:
 
 
 def opened(disk: Disk, setting: Setting) -> Connection:
-    """A connection set as `fixture.connect` sets one, so that a weaker setting there is found here. Only a
+    """A connection set as `database_file.connect` sets one, so that a weaker setting there is found here. Only a
     setting other than PRODUCT replaces the journal mode and synchronous. Raises sqlite3's errors."""
-    pragmas = dict(settings_of(fixture.connect))
+    pragmas = dict(settings_of(database_file.connect))
     if setting[:2] != PRODUCT:
         pragmas |= {"journal_mode": setting.journal, "synchronous": setting.synchronous}
     db = Connection(disk, setting.pages)

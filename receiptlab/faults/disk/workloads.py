@@ -11,8 +11,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from receiptlab.contracts import owner, receiver, retention
-from receiptlab.contracts import relay as dispatch
+from receiptlab.contracts import owner, receiver, relay, retention
 from receiptlab.contracts.intake import intake
 from receiptlab.contracts.work import work
 from receiptlab.errors import Indefinite, NotWritten, Refused
@@ -36,7 +35,7 @@ class Step(NamedTuple):
     refused: str = ""
 
 
-class Life(NamedTuple):
+class Workload(NamedTuple):
     """The steps of one contract, what they are made on, and what holds in between."""
 
     name: str
@@ -189,7 +188,7 @@ def _receiver_steps() -> tuple[Step, ...]:
 
 def _answer(at: SimpleNamespace, error: Exception | None = None) -> Callable:
     def receive(message: object) -> None:
-        at.store.reach(OUTSIDE)
+        at.store.failpoint(OUTSIDE)
         if error:
             raise error
 
@@ -203,10 +202,10 @@ class _Knowing:
         return receiver.Known(7, 3)
 
 
-def _dispatch_steps() -> tuple[Step, ...]:
+def _relay_steps() -> tuple[Step, ...]:
     def send(now: int, error: Exception | None = None, **how: object) -> Step:
         parts = 2 if "keyed" in how else 1
-        return Step("send", lambda at: at.dispatch.send(_answer(at, error), 1, now, base=0, **how), parts)
+        return Step("send", lambda at: at.relay.send(_answer(at, error), 1, now, base=0, **how), parts)
 
     def done(number: int, now: int) -> tuple[Step, ...]:
         name, key = f"order-{number}", f"k-{number}"
@@ -219,29 +218,29 @@ def _dispatch_steps() -> tuple[Step, ...]:
 
     lost, far = Indefinite("lost", "the answer was lost"), NotWritten("far", "nothing got there")
     return (
-        Step("write_as", lambda at: at.dispatch.write_as(receiver.Writer("shop", 1, "here"))),
+        Step("write_as", lambda at: at.relay.write_as(receiver.Writer("shop", 1, "here"))),
         *done(1, 10),
         send(20),
         *done(2, 30),
         send(40, lost, keyed=False),
-        Step("close_entry", lambda at: at.dispatch.close_entry(2, "send-again", "asked", 50)),
+        Step("close_entry", lambda at: at.relay.close_entry(2, "send-again", "asked", 50)),
         send(60, far, keyed=False),
         send(70, Refused("no", "no"), keyed=False),
-        Step("close_entry", lambda at: at.dispatch.close_entry(2, "given-up", "asked", 80)),
+        Step("close_entry", lambda at: at.relay.close_entry(2, "given-up", "asked", 80)),
         *done(3, 90),
         send(100, keyed=False),
         *done(4, 101),
         send(102, lost),
         send(103, far),
         send(104, lost, max_attempts=2),
-        Step("close_entry", lambda at: at.dispatch.close_entry(4, "happened", "asked", 104)),
+        Step("close_entry", lambda at: at.relay.close_entry(4, "happened", "asked", 104)),
         Step(
             "claim",
             lambda at: at.owner.claim("shop", "order-1", "a", 105, 150),
             refused="state",
             writes=False,
         ),
-        Step("jump", lambda at: at.dispatch.jump(_Knowing(), 110)),
+        Step("jump", lambda at: at.relay.jump(_Knowing(), 110)),
     )
 
 
@@ -249,7 +248,7 @@ def _on(**kinds: type) -> Callable[[Store], SimpleNamespace]:
     return lambda store: SimpleNamespace(store=store, **{name: kind(store) for name, kind in kinds.items()})
 
 
-def lives() -> tuple[Life, ...]:
+def lives() -> tuple[Workload, ...]:
     """The lives of all contracts."""
     made = (
         ("owner", owner.SCHEMA, _on(owner=owner.Owner), _owner_steps()),
@@ -258,10 +257,10 @@ def lives() -> tuple[Life, ...]:
         ("work", work.SCHEMA, _on(work=work.Work), _work_steps()),
         ("receiver", receiver.SCHEMA, _on(receiver=receiver.Receiver), _receiver_steps()),
         (
-            "dispatch",
-            dispatch.SCHEMA,
-            _on(owner=owner.Owner, dispatch=dispatch.Dispatch),
-            _dispatch_steps(),
+            "relay",
+            relay.SCHEMA,
+            _on(owner=owner.Owner, relay=relay.Relay),
+            _relay_steps(),
         ),
     )
-    return tuple(Life(*each, RULES[each[0]]) for each in made)
+    return tuple(Workload(*each, RULES[each[0]]) for each in made)

@@ -1,6 +1,6 @@
 """The program of a child process. See `children` for the parent.
 
-It reads a job (one line of JSON), opens the fixture, and speaks in lines: READY, then waits for GO;
+It reads a job (one line of JSON), opens the database file, and speaks in lines: READY, then waits for GO;
 AT and a point where it is to hold, then waits for GO; and at the end the outcome as JSON. Where it
 is to die it ends at once, as a process does that is killed: nothing is rolled back or closed.
 """
@@ -24,7 +24,7 @@ def main() -> None:
     contract = CONTRACTS[job["contract"]](Store.open(job["path"], job["timeout_ms"]))
     _say("READY")
     _wait()
-    contract.store.reach = _at(job)
+    contract.store.failpoint = _at(job)
     _say("CALLING")
     outcome = attempt(getattr(contract, job["call"]), **job["args"])
     told = {
@@ -38,14 +38,14 @@ def main() -> None:
 
 
 def _at(job: dict) -> Callable[[str], None]:
-    def reach(point: str) -> None:
+    def failpoint(point: str) -> None:
         if point == job["hold_at"]:
             _say(f"AT {point}")
             _wait()
         if point == job["die_at"]:
             os._exit(job["exit_code"])
 
-    return reach
+    return failpoint
 
 
 def _say(line: str) -> None:

@@ -1,6 +1,6 @@
 """The death of real processes (H-3).
 
-A child is a fresh interpreter, so it works where there is no fork. It makes one call on a fixture.
+A child is a fresh interpreter, so it works where there is no fork. It makes one call on a database file.
 It can be ended at a named point with an exit code of that point's own, held at a point until it is
 told GO, and killed. Order comes from lines over pipes, never from sleeping.
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from receiptlab.contracts.base import Contract
 from receiptlab.errors import LabError
-from receiptlab.faults.failpoints import points_of
+from receiptlab.faults.failpoints import failpoints_of
 
 WATCHDOG_SECONDS = 15.0
 """When a hung child is ended. A limit of the tests, not a deadline of a service."""
@@ -34,12 +34,12 @@ class ChildFailed(LabError):
 
 def exit_code(contract: type[Contract], call: str, point: str) -> int:
     """The exit code of a process that dies at this point: one of its own for each point of a contract."""
-    points = [(name, each) for name in contract.GUARDS for each in points_of(contract, name)]
+    points = [(name, each) for name in contract.GUARDS for each in failpoints_of(contract, name)]
     return FIRST_EXIT_CODE + points.index((call, point))
 
 
 class Child:
-    """A process that makes one call on the fixture at `path`, with a connection of its own.
+    """A process that makes one call on the database file at `path`, with a connection of its own.
 
     `die_at` ends it at that point, `hold_at` makes it wait there. Use it with `with`: whatever is
     left of it at the end is killed.

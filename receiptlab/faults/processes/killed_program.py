@@ -1,6 +1,6 @@
 """The program of a writer that is going to be killed. See `kills`.
 
-It reads a job (one line of JSON), opens the fixture, and makes one piece of business after another, each
+It reads a job (one line of JSON), opens the database file, and makes one piece of business after another, each
 under a key of its own, as fast as it can. What was answered it tells in a line before it begins the next
 piece. A piece that was begun in an earlier life is asked for again, as a client does that got no answer.
 """
@@ -24,14 +24,14 @@ from receiptlab.store import Store
 from receiptlab.values import sha256
 
 FOREVER = 2**61
-LIFE = 10**9
+WORKLOAD = 10**9
 """How much later each life is: the leases and claims of the one before have ended."""
 
 Answer = tuple[str, object]
 """Was it done now (accepted) or before (replayed), and under which name the file has it."""
 
 
-def accept(owner: Owner, who: str, number: int, life: int) -> Answer:
+def accept(owner: Owner, who: str, number: int, workload: int) -> Answer:
     """Work is added, claimed and finished: three calls. An earlier life may have made the first two."""
     work = f"work-{number}"
     with contextlib.suppress(Refused):
@@ -42,22 +42,22 @@ def accept(owner: Owner, who: str, number: int, life: int) -> Answer:
     return receipt.outcome, receipt.id
 
 
-def execute(retention: Retention, who: str, number: int, life: int) -> Answer:
+def execute(retention: Retention, who: str, number: int, workload: int) -> Answer:
     """One operation."""
     done = retention.execute(who, 0, str(number), f"payload {number}", 1)
     return done.outcome, done.effect
 
 
-def deliver(intake: Intake, who: str, number: int, life: int) -> Answer:
+def deliver(intake: Intake, who: str, number: int, workload: int) -> Answer:
     """One delivery."""
     name = ("explicit", "kills", who, str(number), sha256(str(number)))
     found = intake.deliver(*name, "revision", "", FOREVER, FOREVER, 1)
     return ("accepted" if found.found == "first-seen" else "replayed"), found.revision
 
 
-def complete(work: Work, who: str, number: int, life: int) -> Answer:
+def complete(work: Work, who: str, number: int, workload: int) -> Answer:
     """An item is delivered, taken and done: four transactions. Where there is nothing to take it was done."""
-    now, reference = life * LIFE + number, f"{who} {number}"
+    now, reference = workload * WORKLOAD + number, f"{who} {number}"
     by = ("count", "1", FOREVER, FOREVER, now)
     work.deliver("kills", who, str(number), sha256(str(number)), *by)
     taken = work.next(who, "count", who, 1, 1_000, 1_000_000, now).claims
@@ -66,7 +66,7 @@ def complete(work: Work, who: str, number: int, life: int) -> Answer:
     return ("accepted" if taken else "replayed"), reference
 
 
-def apply(receiver: Receiver, who: str, number: int, life: int) -> Answer:
+def apply(receiver: Receiver, who: str, number: int, workload: int) -> Answer:
     """One effect. A writer asks for its identity first; the same one gets the same again."""
     writer = receiver.register(who, "host", 0)
     effect = (f"subject {number % 5}", number, number, sha256(str(number)), 1)

@@ -63,7 +63,7 @@ EQUAL = {
         (SELECT count(DISTINCT owner || ' ' || key) FROM effect),
         (SELECT count(*) FROM effect) + (SELECT count(*) FROM refusal)""",
 }
-"""By contract: numbers that are the same at any moment: effects, receipts, messages that are owed."""
+"""By contract: numbers that are the same at any moment: effects, receipts, messages that are pending."""
 
 
 class Writer:
@@ -72,7 +72,7 @@ class Writer:
 
     def __init__(self, contract: str, path: Path, name: str, program: tuple[str, ...]) -> None:
         self.job = {"contract": contract, "path": str(path), "writer": name, "timeout_ms": 30_000}
-        self.name, self.program, self.life = name, program, 0
+        self.name, self.program, self.workload = name, program, 0
         self.acknowledged: dict[int, object] = {}
         self.again = 0
         """How often the first answer of a life was one of an earlier life: the kill came after the commit."""
@@ -80,7 +80,7 @@ class Writer:
 
     def start(self, last: int | None = None) -> Writer:
         """Begin the next life, where the last one ended."""
-        self.life, self.silent = self.life + 1, False
+        self.workload, self.silent = self.workload + 1, False
         self.printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the life ends
         self.process = subprocess.Popen(
             [sys.executable, *self.program],
@@ -89,7 +89,7 @@ class Writer:
             stderr=self.printed,
             env=environment(),
         )
-        job = self.job | {"life": self.life, "first": len(self.acknowledged) + 1, "last": last}
+        job = self.job | {"life": self.workload, "first": len(self.acknowledged) + 1, "last": last}
         with contextlib.suppress(BrokenPipeError):  # that it has ended is seen by whoever kills it
             self.process.stdin.write(json.dumps(job).encode() + b"\n")
             self.process.stdin.flush()
@@ -179,7 +179,7 @@ def run(
 def _one(contract: str, kills: int, seed: int, progress: Callable | None, program: tuple) -> dict:
     draw, wrong = Hashed("kills", seed, contract), []
     with tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True) as folder:
-        path = Path(folder) / "fixture.db"
+        path = Path(folder) / "receipts.db"
         Store.create(path, CONTRACTS[contract].SCHEMA).close()
         writers = [Writer(contract, path, name, program) for name in WRITERS]
         try:
@@ -225,6 +225,6 @@ def _reckoned(contract: str, path: Path, writers: list[Writer]) -> dict:
         "acknowledged": len(said),
         "again": sum(writer.again for writer in writers),
         "lost": len(said - set(kept)),
-        "doubled": sum(times.values()) - len(times),
+        "duplicated": sum(times.values()) - len(times),
         "unasked": len(set(kept) - said),
     }

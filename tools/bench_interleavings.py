@@ -1,4 +1,4 @@
-"""Measures how many orders of racing calls are run in a second: python -m tools.bench_orders"""
+"""Measures how many interleavings of racing calls are run in a second: python -m tools.bench_interleavings"""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from receiptlab.cli import terminal
 from receiptlab.scenarios.interleavings import PAIRS
 from receiptlab.scenarios.racing_mistakes import LARGE, PLANTED
 
-COLUMNS = ("experiment", "contract", "orders", "statements", "orders a second")
+COLUMNS = ("experiment", "contract", "interleavings", "statements", "interleavings a second")
 
 
 def measure(experiment) -> tuple[object, ...]:
-    """A row: how many orders there are, how many statements ran in them, and how many orders a second."""
+    """A row: how many interleavings there are, how many statements ran in them, and how many interleavings a second."""
     with experiment.explorer() as explorer:
         start = perf_counter()
         found = explorer.explore()
         seconds = perf_counter() - start
-    statements = sum(len(each.order) for each in found.orders)
-    speed = f"{len(found.orders) / seconds:,.0f}"
-    return (found.name, found.contract, f"{len(found.orders):,}", f"{statements:,}", speed)
+    statements = sum(len(each.interleaving) for each in found.interleavings)
+    speed = f"{len(found.interleavings) / seconds:,.0f}"
+    return (found.name, found.contract, f"{len(found.interleavings):,}", f"{statements:,}", speed)
 
 
 def main() -> int:
     told, out = engine.report(), terminal.console()
     out.print(f"SQLite {told['sqlite']}, Python {told['python']}, each order from a fresh file")
     rows = [measure(each) for each in terminal.progress("exploring", (*PAIRS, *PLANTED, LARGE))]
-    out.print(terminal.grid("every order", COLUMNS, rows))
+    out.print(terminal.grid("every interleaving", COLUMNS, rows))
     return 0
 
 
