@@ -17,8 +17,8 @@ from pathlib import Path
 from receiptlab.contracts.base import Contract
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.errors import LabError
+from receiptlab.experiment.sandbox import FILE_CALLS, known_calls
 from receiptlab.faults.failpoints import STATEMENTS, failpoints_of
-from receiptlab.faults.tampering import TAMPERING
 from receiptlab.outcomes import WORDS
 from receiptlab.values import integer, text
 
@@ -29,9 +29,6 @@ MAX_LINES = 10_000
 MAX_DEPTH = 5
 MAX_NOTE = 1_000
 """The longest note, in characters."""
-
-FILE_CALLS = ("reopen", "snapshot", "snapshot_without_wal", "restore", "restore_beside_wal")
-"""What any case may do with the file: open it anew, keep a copy, put the copy back."""
 
 _HEAD = {"format": int, "case": str, "clause": list, "contract": str, "expected": str, "note": str}
 _LINE = {"actor": str, "call": str, "args": dict, "fault": str, "expect": dict, "anomaly": str, "note": str}
@@ -249,7 +246,7 @@ def _check_args(where: str, name: str, args: dict, contract: type[Contract], exp
         if args:
             raise CaseError(f"{where}: {name} takes no args")
         return
-    known = {call: getattr(contract, call) for call in contract.calls()} | TAMPERING.get(contract.NAME, {})
+    known = known_calls(contract)
     if name not in known:
         raise CaseError(f"{where}: unknown call {name!r}; known are {', '.join((*known, *FILE_CALLS))}")
     wanted = list(inspect.signature(known[name]).parameters)[1:]

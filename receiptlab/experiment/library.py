@@ -43,3 +43,11 @@ def load(name: str) -> Case:
         if case.name == name:
             return case
     raise CaseError(f"there is no case {name}; `python -m receiptlab list` shows all")
+
+
+def titled(title: str) -> Case:
+    """The lab's case of this title. Raises CaseError when there is none."""
+    for case in own_cases():
+        if case.title == title:
+            return case
+    raise CaseError(f"there is no case titled {title!r}; `receiptlab list` shows all")

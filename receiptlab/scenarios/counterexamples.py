@@ -6,10 +6,10 @@ Each breaks, with an exact outcome. A test fails if one stops breaking or breaks
 from __future__ import annotations
 
 from receiptlab.contracts.owner import Owner
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Run
 from receiptlab.faults.ablation import first
 from receiptlab.scenarios import naive
-from receiptlab.scenarios.lab import Lab
 from receiptlab.scenarios.naive import Naive
 from receiptlab.values import sha256
 
@@ -22,7 +22,13 @@ def _is(outcome: str, *counts: int, **more: object) -> dict:
 
 def two_transactions() -> Run:
     """The process ends between the result and its receipt. The retry finds no receipt."""
-    lab = Lab("two-transactions", "result and receipt in two transactions", "O-1 O-3", Naive, "breaks")
+    lab = Experiment(
+        Naive,
+        "result and receipt in two transactions",
+        name="two-transactions",
+        clauses="O-1 O-3",
+        kind="breaks",
+    )
     service, call = Naive(lab.store), naive.accept_in_two_transactions
     lab.step(
         "worker-a",
@@ -46,12 +52,18 @@ def two_transactions() -> Run:
         expect=_is("accepted", 2, 1, 1),
         anomaly="duplicated",
     )
-    return lab.run()
+    return lab.run
 
 
 def send_after_commit() -> Run:
     """The process ends between the commit and the message. The retry is answered from the receipt."""
-    lab = Lab("send-after-commit", "the message is written after the commit", "O-3 O-16", Naive, "breaks")
+    lab = Experiment(
+        Naive,
+        "the message is written after the commit",
+        name="send-after-commit",
+        clauses="O-3 O-16",
+        kind="breaks",
+    )
     service, call = Naive(lab.store), naive.accept_then_send
     lab.step(
         "worker-a",
@@ -75,12 +87,12 @@ def send_after_commit() -> Run:
         expect=_is("replayed", 1, 1, 0),
         anomaly="lost",
     )
-    return lab.run()
+    return lab.run
 
 
 def no_key() -> Run:
     """The answer is lost after the commit. Without a key the retry is a second result."""
-    lab = Lab("no-key", "a retry without an idempotency key", "O-2", Naive, "breaks")
+    lab = Experiment(Naive, "a retry without an idempotency key", name="no-key", clauses="O-2", kind="breaks")
     service, call = Naive(lab.store), naive.accept_without_key
     lab.step(
         "worker-a", "accept", 120, call, service, ONE, fault="after_commit", expect=_is("unknown", 1, 0, 1)
@@ -88,13 +100,17 @@ def no_key() -> Run:
     lab.step(
         "worker-a", "accept", 130, call, service, ONE, expect=_is("accepted", 2, 0, 2), anomaly="duplicated"
     )
-    return lab.run()
+    return lab.run
 
 
 def look_then_write() -> Run:
     """Two tries of one call look for the receipt before either has written it."""
-    lab = Lab(
-        "look-then-write", "the look for a receipt stands outside the transaction", "O-4", Naive, "breaks"
+    lab = Experiment(
+        Naive,
+        "the look for a receipt stands outside the transaction",
+        name="look-then-write",
+        clauses="O-4",
+        kind="breaks",
     )
     a, b = Naive(lab.store), Naive(lab.store.again())
     lab.step("first try", "get", 120, naive.look, a, "key-1", expect=_is("read", 0, 0, 0))
@@ -112,12 +128,14 @@ def look_then_write() -> Run:
         anomaly="duplicated",
     )
     b.store.close()
-    return lab.run()
+    return lab.run
 
 
 def key_alone() -> Run:
     """The key comes back with another result and is answered from the receipt of the first."""
-    lab = Lab("key-alone", "the receipt is found by its key alone", "O-13", Naive, "breaks")
+    lab = Experiment(
+        Naive, "the receipt is found by its key alone", name="key-alone", clauses="O-13", kind="breaks"
+    )
     service, call = Naive(lab.store), naive.accept_by_key_alone
     lab.step("worker-a", "accept", 120, call, service, "key-1", ONE, expect=_is("accepted", 1, 1, 1))
     lab.step(
@@ -131,17 +149,17 @@ def key_alone() -> Run:
         expect=_is("replayed", 1, 1, 1, answer={"result_digest": ONE}),
         anomaly="lost",
     )
-    return lab.run()
+    return lab.run
 
 
 def lease_checked_by_the_worker() -> Run:
     """A worker looks at its lease, is held up, and writes after another has taken over and finished."""
-    lab = Lab(
-        "lease-checked-by-the-worker",
-        "the worker checks its own lease, then writes",
-        "O-6 O-7 O-8",
+    lab = Experiment(
         Naive,
-        "breaks",
+        "the worker checks its own lease, then writes",
+        name="lease-checked-by-the-worker",
+        clauses="O-6 O-7 O-8",
+        kind="breaks",
     )
     a, b = Naive(lab.store), Naive(lab.store.again())
     lab.step("worker-a", "claim", 100, naive.lease, a, "worker-a", 160, expect=_is("accepted", 0, 0, 0))
@@ -158,13 +176,17 @@ def lease_checked_by_the_worker() -> Run:
         anomaly="overwritten",
     )
     b.store.close()
-    return lab.run()
+    return lab.run
 
 
 def receipt_before_authority() -> Run:
     """The owner's own guards, with the look for a receipt moved to the front."""
-    lab = Lab(
-        "receipt-before-authority", "the saved receipt is looked for before authority", "O-9", Owner, "breaks"
+    lab = Experiment(
+        Owner,
+        "the saved receipt is looked for before authority",
+        name="receipt-before-authority",
+        clauses="O-9",
+        kind="breaks",
     )
     owner = Owner(lab.store, first(Owner, "accept", "replay"))
     work = {"scope": "shop", "work": "order-17"}
@@ -205,7 +227,7 @@ def receipt_before_authority() -> Run:
         expect=_is("replayed", 1, 1, 1),
         anomaly="disclosed",
     )
-    return lab.run()
+    return lab.run
 
 
 SCENARIOS = (

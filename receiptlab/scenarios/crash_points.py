@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from receiptlab.contracts.work.work import Work
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Run, Step
 from receiptlab.faults.failpoints import failpoints_of
 from receiptlab.faults.processes.children import Child
 from receiptlab.outcomes import Outcome
-from receiptlab.scenarios.lab import Lab
 from receiptlab.values import sha256
 
 ITEM = {"tenant": "acme", "namespace": "mail", "key": "message-1", "digest": sha256("content A")}
@@ -21,18 +21,18 @@ NEXT = QUEUE | {"limit": 1, "hold_for": 1_000, "max_attempts": 3}
 CLAIM = {"work": 1, "fence": 1}
 
 
-def _lab(name: str, title: str, clauses: str) -> Lab:
-    return Lab(name, title, clauses, Work)
+def _lab(name: str, title: str, clauses: str) -> Experiment:
+    return Experiment(Work, title, name=name, clauses=clauses)
 
 
-def deliver(lab: Lab, now: int, found: str, counts: list[int], key: str = "message-1") -> Step:
+def deliver(lab: Experiment, now: int, found: str, counts: list[int], key: str = "message-1") -> Step:
     """The consumer delivers the item."""
     expect = {"outcome": "accepted", "answer": {"found": found}, "counts": counts}
     call = DELIVERY | {"key": key, "now": now}
     return lab.step("consumer", "deliver", now, lab.observer.deliver, **call, expect=expect)
 
 
-def take(lab: Lab, worker: str, now: int, answer: dict, **other: object) -> Step:
+def take(lab: Experiment, worker: str, now: int, answer: dict, **other: object) -> Step:
     """A worker reserves the oldest item that is due."""
     call = NEXT | {"worker": worker, "now": now} | other
     return lab.step(
@@ -40,13 +40,13 @@ def take(lab: Lab, worker: str, now: int, answer: dict, **other: object) -> Step
     )
 
 
-def complete(lab: Lab, worker: str, now: int, fence: int, expect: dict, work: int = 1) -> Step:
+def complete(lab: Experiment, worker: str, now: int, fence: int, expect: dict, work: int = 1) -> Step:
     """A worker completes the item, with one effect and one message."""
     call = {"work": work, "fence": fence, "reference": f"result of {worker}", "now": now}
     return lab.step(worker, "complete", now, lab.observer.complete, **call, expect=expect)
 
 
-def look(lab: Lab, work: int = 1, **answer: object) -> Step:
+def look(lab: Experiment, work: int = 1, **answer: object) -> Step:
     """The auditor looks at the row."""
     expect = {"outcome": "read", "answer": answer}
     return lab.step("auditor", "get", None, lab.observer.get, work, expect=expect)
@@ -62,7 +62,7 @@ def before_the_intake_batch() -> Run:
     lab = _lab("before-the-intake-batch", "after classify, before the intake batch", "C-1")
     lab.die("consumer", "deliver", DELIVERY | {"now": 100}, "after_guards", [0, 0, 0, 0, 0, 0])
     deliver(lab, 110, "first-seen", [1, 0, 0, 0, 0, 1])
-    return lab.run()
+    return lab.run
 
 
 def source_not_told() -> Run:
@@ -70,7 +70,7 @@ def source_not_told() -> Run:
     lab = _lab("source-not-told", "intake batch committed, source not acknowledged", "C-2")
     lab.die("consumer", "deliver", DELIVERY | {"now": 100}, "after_commit", [1, 0, 0, 0, 0, 1])
     deliver(lab, 110, "redelivered", [1, 0, 0, 0, 0, 1])
-    return lab.run()
+    return lab.run
 
 
 def during_the_intake_batch() -> Run:
@@ -79,7 +79,7 @@ def during_the_intake_batch() -> Run:
     for number, point in enumerate(failpoints_of(Work, "deliver")[1:-1]):
         lab.die("consumer", "deliver", DELIVERY | {"now": 100 + number}, point, [0, 0, 0, 0, 0, 0])
     deliver(lab, 110, "first-seen", [1, 0, 0, 0, 0, 1])
-    return lab.run()
+    return lab.run
 
 
 def after_a_reservation() -> Run:
@@ -96,7 +96,7 @@ def after_a_reservation() -> Run:
     take(lab, "worker-b", 80_000, {"works": [1], "fences": [2], "attempts": [2]})
     complete(lab, "worker-b", 80_100, 2, DONE)
     look(lab, state="done", attempts=2, history=["expired", "done"])
-    return lab.run()
+    return lab.run
 
 
 def work_done_and_not_sent() -> Run:
@@ -104,17 +104,16 @@ def work_done_and_not_sent() -> Run:
     lab = _lab("work-done-and-not-sent", "work done, completing batch not sent", "C-5")
     deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
     take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
-    lab.close()
+    lab.disconnect()
     call = CLAIM | {"reference": "result of worker-a", "now": 200}
     with Child(Work, lab.path, "complete", call) as child:
         child.expect("READY").kill()
-    lab.open()
     told = {"fault": "killed", "note": "killed before the call", "expect": {"outcome": "unknown"}}
     lab.note("worker-a", "complete", 200, Outcome("unknown", "killed"), **told)
     take(lab, "worker-b", 1_100, {"works": [1], "fences": [2], "attempts": [2]})
     complete(lab, "worker-b", 1_200, 2, DONE | {"counts": [0, 1, 0, 2, 1, 2]})
     look(lab, state="done", history=["expired", "done"])
-    return lab.run()
+    return lab.run
 
 
 def during_the_completing_batch() -> Run:
@@ -128,7 +127,7 @@ def during_the_completing_batch() -> Run:
         lab.die("worker-a", "complete", call, point, [0, 1, 0, 1, 1, 2] if done else [1, 0, 0, 1, 0, 1])
         look(lab, state="done" if done else "claimed", history=["done" if done else "open"])
     complete(lab, "worker-a", 300, 1, AGAIN | {"counts": [0, 1, 0, 1, 1, 2]})
-    return lab.run()
+    return lab.run
 
 
 def completed_and_not_drained() -> Run:
@@ -146,7 +145,7 @@ def completed_and_not_drained() -> Run:
     take(lab, "worker-b", 5_000, {"works": []})
     complete(lab, "worker-a", 5_100, 1, AGAIN | {"counts": [0, 1, 0, 1, 1, 2]})
     look(lab, state="done", reference="result of worker-a")
-    return lab.run()
+    return lab.run
 
 
 def zombie() -> Run:
@@ -165,7 +164,7 @@ def zombie() -> Run:
     lab.note("worker-a", "complete", 200, outcome, expect=lost, note=note)
     complete(lab, "worker-b", 1_200, 2, DONE)
     look(lab, state="done", reference="result of worker-b", history=["expired", "done"])
-    return lab.run()
+    return lab.run
 
 
 def during_a_sweep() -> Run:
@@ -183,16 +182,16 @@ def during_a_sweep() -> Run:
     sweep |= {"worker": "sweeper-2", "token": 2, "now": 12_010}
     lab.die("sweeper-2", "sweep", sweep, "after_commit", [0, 0, 4, 4, 0, 8])
     _chunk(lab, "sweeper-2", sweep | {"now": 12_020}, {"dead_letters": 0, "more": False}, [0, 0, 4, 4, 0, 8])
-    return lab.run()
+    return lab.run
 
 
-def sweep_lease(lab: Lab, who: str, now: int, token: int) -> None:
+def sweep_lease(lab: Experiment, who: str, now: int, token: int) -> None:
     """A sweeper gets its lease, with this token."""
     given = {"outcome": "accepted", "answer": {"token": token}}
     lab.step(who, "acquire_sweep", now, lab.observer.acquire_sweep, who, now, expect=given)
 
 
-def _chunk(lab: Lab, who: str, call: dict, answer: dict, counts: list[int]) -> None:
+def _chunk(lab: Experiment, who: str, call: dict, answer: dict, counts: list[int]) -> None:
     expect = {"outcome": "accepted", "answer": answer, "counts": counts}
     lab.step(who, "sweep", call["now"], lab.observer.sweep, **call, expect=expect)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from receiptlab.contracts.owner import SCHEMA, Owner
 from receiptlab.database_file import APPLICATION_ID, SCHEMA_VERSION
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Recorder, Run
 from receiptlab.outcomes import Outcome, attempt, mismatches
-from receiptlab.scenarios.lab import Lab
 from receiptlab.sqlite_version import wal_reset_defect
 from receiptlab.store import Store
 
@@ -66,7 +66,7 @@ def _other(path: Path, application_id: int, version: int) -> None:
 def only_database_files_are_opened() -> Run:
     """Everything that is no database file is refused by name and left as it is (F-2)."""
     record = Recorder(
-        "only a database file is opened", name="only-database files-are-opened", clauses=("F-2",)
+        "only a database file is opened", name="only-database-files-are-opened", clauses=("F-2",)
     )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         here = Path(folder)
@@ -92,7 +92,9 @@ def only_database_files_are_opened() -> Run:
 
 def one_way_to_write() -> Run:
     """The settings of a connection, and a transaction that ends badly in three ways (F-3)."""
-    lab = Lab("one-way-to-write", "settings, and transactions that end badly", "F-3", Owner)
+    lab = Experiment(
+        Owner, "settings, and transactions that end badly", name="one-way-to-write", clauses="F-3"
+    )
     for pragma, wanted in {
         "journal_mode": "wal",
         "synchronous": 2,
@@ -131,7 +133,7 @@ def one_way_to_write() -> Run:
         lab.store,
         expect={"outcome": "accepted", "counts": [1, 0, 0]},
     )
-    return lab.run()
+    return lab.run
 
 
 _INSERT = (

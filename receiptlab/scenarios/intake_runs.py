@@ -13,11 +13,11 @@ from receiptlab.contracts.intake.intake import Intake
 from receiptlab.contracts.intake.items import identity_of
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import InjectedFault
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Run
 from receiptlab.faults.failpoints import failpoints_of
 from receiptlab.faults.processes.children import environment
 from receiptlab.outcomes import Outcome, attempt
-from receiptlab.scenarios.lab import Lab
 from receiptlab.store import Store
 from receiptlab.values import sha256
 
@@ -29,53 +29,62 @@ SECRET = "a-very-secret-key"
 
 def identity_in_two_processes() -> Run:
     """Two processes compute the identity of one name (I-1)."""
-    lab = Lab("identity-in-two-processes", "two processes name one item", "I-1", Intake)
+    lab = Experiment(Intake, "two processes name one item", name="identity-in-two-processes", clauses="I-1")
     load = "from receiptlab.contracts.intake.items import identity_of"
     code = f"{load}; print(identity_of(**{NAME!r}), end='')"
     theirs = _python(code).stdout
     for actor, identity in (("this process", identity_of(**NAME)), ("another process", theirs)):
         expect = {"outcome": "read", "answer": {"identity": identity_of(**NAME)}}
         lab.note(actor, "identity", None, Outcome("read", answer={"identity": identity}), expect=expect)
-    return lab.run()
+    return lab.run
 
 
 def crash_before_the_batch() -> Run:
     """A process classifies, and dies before its intake batch: nothing is durable (C-1)."""
-    lab = Lab("crash-before-the-batch", "a process dies between classification and batch", "C-1", Intake)
+    lab = Experiment(
+        Intake,
+        "a process dies between classification and batch",
+        name="crash-before-the-batch",
+        clauses="C-1",
+    )
     _die(lab, "after_guards", 100, [0, 0, 0])
     _again(lab, 110, "accepted", "first-seen", [1, 1, 1])
-    return lab.run()
+    return lab.run
 
 
 def crash_before_the_source_is_told() -> Run:
     """The batch is committed, and the process dies before it tells the source (C-2)."""
-    lab = Lab("crash-before-the-source-is-told", "a process dies after its batch", "C-2", Intake)
+    lab = Experiment(
+        Intake, "a process dies after its batch", name="crash-before-the-source-is-told", clauses="C-2"
+    )
     _die(lab, "after_commit", 100, [1, 1, 1])
     _again(lab, 110, "accepted", "redelivered", [1, 1, 1])
-    return lab.run()
+    return lab.run
 
 
 def crash_during_the_batch() -> Run:
     """A process dies at each point inside its batch: all of it or none (C-3)."""
-    lab = Lab("crash-during-the-batch", "a process dies inside its batch", "C-3", Intake)
+    lab = Experiment(Intake, "a process dies inside its batch", name="crash-during-the-batch", clauses="C-3")
     for number, point in enumerate(failpoints_of(Intake, "deliver")[1:-1]):
         _die(lab, point, 100 + number, [0, 0, 0])
     _again(lab, 110, "accepted", "first-seen", [1, 1, 1])
-    return lab.run()
+    return lab.run
 
 
-def _die(lab: Lab, point: str, now: int, counts: list[int]) -> None:
+def _die(lab: Experiment, point: str, now: int, counts: list[int]) -> None:
     lab.die("consumer", "deliver", DELIVERY | {"now": now}, point, counts)
 
 
-def _again(lab: Lab, now: int, outcome: str, found: str, counts: list[int]) -> None:
+def _again(lab: Experiment, now: int, outcome: str, found: str, counts: list[int]) -> None:
     expect = {"outcome": outcome, "answer": {"found": found, "revision": 1}, "counts": counts}
     lab.step("consumer", "deliver", now, lab.observer.deliver, **DELIVERY, now=now, expect=expect)
 
 
 def one_batch_with_domain_rows() -> Run:
     """Receipt, the consumer's own row and the outbox row: a batch that fails leaves none (I-4)."""
-    lab = Lab("one-batch-with-domain-rows", "a consumer's batch, failed and then whole", "I-4", Intake)
+    lab = Experiment(
+        Intake, "a consumer's batch, failed and then whole", name="one-batch-with-domain-rows", clauses="I-4"
+    )
     lab.store.db.execute("CREATE TABLE letter (identity TEXT NOT NULL, subject TEXT NOT NULL) STRICT")
     intake = Intake(lab.store)
 
@@ -98,16 +107,18 @@ def one_batch_with_domain_rows() -> Run:
     lab.note(
         "consumer", "count letters", None, _letters(lab), expect={"outcome": "read", "answer": {"letters": 1}}
     )
-    return lab.run()
+    return lab.run
 
 
-def _letters(lab: Lab) -> Outcome:
+def _letters(lab: Experiment) -> Outcome:
     return Outcome("read", answer={"letters": lab.store.read("SELECT count(*) FROM letter")[0][0]})
 
 
 def erased_bytes_on_disk() -> Run:
     """The file and its WAL are read as bytes: before the erasure, after it, and after scrub (I-12)."""
-    lab = Lab("erased-bytes-on-disk", "an erased key, looked for in the bytes", "I-12", Intake)
+    lab = Experiment(
+        Intake, "an erased key, looked for in the bytes", name="erased-bytes-on-disk", clauses="I-12"
+    )
     named = NAME | {"key": SECRET}
     lab.step("consumer", "deliver", 100, lab.observer.deliver, **DELIVERY | {"key": SECRET}, now=100)
     lab.note("auditor", "look for the key", None, _found(lab), expect=_in(True))
@@ -122,7 +133,7 @@ def erased_bytes_on_disk() -> Run:
         reader.db.execute("ROLLBACK")
     lab.step("operator", "scrub", None, lab.observer.scrub, expect=_done(True))
     lab.note("auditor", "look for the key", None, _found(lab), expect=_in(False))
-    return lab.run()
+    return lab.run
 
 
 def _python(code: str, *arguments: str) -> subprocess.CompletedProcess:
@@ -139,7 +150,7 @@ def _done(done: bool) -> dict:
     return {"outcome": "accepted", "answer": {"done": done}}
 
 
-def _found(lab: Lab) -> Outcome:
+def _found(lab: Experiment) -> Outcome:
     """Another process reads the bytes: reading them here would cost this one its locks."""
     code = (
         "import pathlib, sys; files = map(pathlib.Path, sys.argv[2:]); "
@@ -168,7 +179,12 @@ def traces(store: Store, words: Iterable[str]) -> list[str]:
 def erasure_leaves_no_trace() -> Run:
     """Every column of every table is searched for a tenant's names and identities, before its erasure and
     after it (I-15). Another tenant uses the same namespace, and keeps its rows."""
-    lab = Lab("erasure-leaves-no-trace", "a tenant is erased, and every table is searched", "I-15", Work)
+    lab = Experiment(
+        Work,
+        "a tenant is erased, and every table is searched",
+        name="erasure-leaves-no-trace",
+        clauses="I-15",
+    )
     by = {"processor": "index", "processor_revision": "1"} | HORIZONS
     keys = [("acme", "acme-mail", "k-1"), ("acme", "shared", "k-2"), ("umbrella", "shared", "k-3")]
     for now, (tenant, namespace, key) in enumerate(keys):
@@ -197,10 +213,10 @@ def erasure_leaves_no_trace() -> Run:
     answer = {"higher": again.answer["token"] > held.answer["token"]}
     expect = {"outcome": "read", "answer": {"higher": True}}
     lab.note("auditor", "compare tokens", None, Outcome("read", answer=answer), expect=expect)
-    return lab.run()
+    return lab.run
 
 
-def _search(lab: Lab, words: Iterable[str], expected: list[str]) -> None:
+def _search(lab: Experiment, words: Iterable[str], expected: list[str]) -> None:
     """Note where the words are found."""
     outcome = Outcome("read", answer={"found in": traces(lab.store, words)})
     expect = {"outcome": "read", "answer": {"found in": expected}}
@@ -210,7 +226,9 @@ def _search(lab: Lab, words: Iterable[str], expected: list[str]) -> None:
 def volatile_fields() -> Run:
     """A provider counts its attempts in the body. Over the bytes each retry is a collision; over the content
     that the consumer chose it is a redelivery, and only a real change counts (I-18)."""
-    lab = Lab("volatile-fields", "a webhook that counts its attempts is sent again", "I-18", Intake)
+    lab = Experiment(
+        Intake, "a webhook that counts its attempts is sent again", name="volatile-fields", clauses="I-18"
+    )
     paths = field_paths(("attempt", "meta.sent_at"))
     for key, chosen, found in (
         ("bytes", (), ["first-seen", "changed", "changed", "changed"]),
@@ -224,12 +242,18 @@ def volatile_fields() -> Run:
             expect = {"outcome": "accepted", "answer": {"found": each}}
             now = 100 * attempt_number
             lab.step("consumer", "deliver", now, lab.observer.deliver, **delivery, now=now, expect=expect)
-    return lab.run()
+    return lab.run
 
 
 def guessable_key() -> Run:
     """Every customer number is tried until one gives the identity that an erasure left (I-13)."""
-    lab = Lab("guessable-key", "an erased customer number is found again", "I-13", Intake, "breaks")
+    lab = Experiment(
+        Intake,
+        "an erased customer number is found again",
+        name="guessable-key",
+        clauses="I-13",
+        kind="breaks",
+    )
     named = NAME | {"namespace": "customers", "key": "4711"}
     lab.step("operator", "erase_identity", 100, lab.observer.erase_identity, **named, now=100)
     [(left,)] = lab.store.read("SELECT identity FROM receipt")
@@ -244,13 +268,13 @@ def guessable_key() -> Run:
         expect=expect,
         anomaly="disclosed",
     )
-    return lab.run()
+    return lab.run
 
 
 def refusals_of_misuse() -> Run:
     """Staging outside a transaction, and with a handle of another store (I-4, I-6)."""
-    lab = Lab("refusals-of-misuse", "staging where it has no place", "I-4 I-6", Intake)
-    mine, other = lab.observer, Lab("other", "another store", "I-6", Intake)
+    lab = Experiment(Intake, "staging where it has no place", name="refusals-of-misuse", clauses="I-4 I-6")
+    mine, other = lab.observer, Experiment(Intake, "another store", name="other", clauses="I-6")
     seen = mine.classify(**NAME, digest=DELIVERY["digest"])
     outside = attempt(mine.stage_first, mine.store.db, seen, "", **HORIZONS, now=100)
     expect = {"outcome": "refused", "reason": "no-transaction", "counts": [0, 0, 0]}
@@ -262,8 +286,7 @@ def refusals_of_misuse() -> Run:
         foreign = attempt(mine.stage_collision, db, handle, "", 110)
     expect = {"outcome": "refused", "reason": "other-store", "counts": [1, 1, 1]}
     lab.note("consumer", "stage_collision with a foreign handle", 110, foreign, expect=expect)
-    other.run()
-    return lab.run()
+    return lab.run
 
 
 SCENARIOS = (

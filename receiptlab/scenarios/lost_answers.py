@@ -6,16 +6,16 @@ from receiptlab.contracts.relay import Entry, Message, to_file
 from receiptlab.errors import InjectedFault, Refused
 from receiptlab.experiment.run import Run
 from receiptlab.faults.failpoints import crash_at
+from receiptlab.scenarios.copy_experiment import CopyExperiment
 from receiptlab.scenarios.outside import Shop
 from receiptlab.scenarios.split_brain import ACCEPTED, HERE, Entries, letters, reconciled
-from receiptlab.scenarios.world import World
 from receiptlab.store import Store
 
 LATER = 2_000
 """A time at which a message that was put off is due again."""
 
 
-def _lost(world: World):
+def _lost(world: CopyExperiment):
     """A `receive` whose answer is lost once, after the receiver has committed."""
     lost = []
 
@@ -30,18 +30,18 @@ def _lost(world: World):
 
 def lost_answer_with_a_key() -> Run:
     """The receiver's answer is lost; it keeps operation keys, so the message is sent again (S-7)."""
-    world = World("lost-answer-with-a-key", "a receiver's answer is lost, the key is kept", "S-7")
+    world = CopyExperiment("lost-answer-with-a-key", "a receiver's answer is lost, the key is kept", "S-7")
     world.prepared()
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
     receive = _lost(world)
     lost = {"acknowledged": 0, "unclear": 0, "failed": 1, "stopped": ""}
     world.send(world.original, HERE, 210, lost, receive, counts=[1, 1, 1, 0, 0, 0, 1])
     world.send(world.original, HERE, LATER, {"acknowledged": 1}, receive, counts=[1, 1, 1, 0, 0, 0, 1])
-    return world.run()
+    return world.run
 
 
-def _shop_step(name: str, title: str, kind: str = "holds") -> tuple[World, Shop]:
-    world = World(name, title, "S-7", kind)
+def _shop_step(name: str, title: str, kind: str = "holds") -> tuple[CopyExperiment, Shop]:
+    world = CopyExperiment(name, title, "S-7", kind)
     world.prepared()
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
     return world, Shop(Store.temporary(Shop.SCHEMA))
@@ -120,7 +120,7 @@ def lost_answer_and_sent_again() -> Run:
 
 def relay_stops_at_every_point() -> Run:
     """The relay ends at each point of sending; what was acknowledged has its effect, once (S-7)."""
-    world = World("relay-stops-at-every-point", "a relay ends at each of its points", "S-7 H-1")
+    world = CopyExperiment("relay-stops-at-every-point", "a relay ends at each of its points", "S-7 H-1")
     world.prepared()
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
     store = world.original.store
@@ -132,13 +132,13 @@ def relay_stops_at_every_point() -> Run:
 
         world.step("relay", "send", 210 + number, send, expect=expect, fault=point, on=store)
     world.send(world.original, "relay", 300, {"acknowledged": 0}, counts=[1, 1, 1, 0, 0, 0, 1])
-    return world.run()
+    return world.run
 
 
 def poison_message() -> Run:
     """The receiver fails at the first of three messages, each time. The others arrive; an operator decides
     about the one that does not (D-2)."""
-    world = World("poison-message", "a message that cannot be delivered", "D-2")
+    world = CopyExperiment("poison-message", "a message that cannot be delivered", "D-2")
     world.prepared("order-17", "order-18", "order-19")
     for number in (17, 18, 19):
         world.accept(world.original, HERE, f"key-{number}", 200, ACCEPTED, work=f"order-{number}")
@@ -167,7 +167,7 @@ def poison_message() -> Run:
     again = (relay.close_entry, 1, "send-again", "the receiver was repaired", 2 * LATER)
     world.step("operator", "close_entry", 2 * LATER, *again, expect=ACCEPTED)
     world.send(*send, 2 * LATER, {"acknowledged": 1}, receive, counts=[3, 3, 3, 0, 0, 0, 3])
-    return world.run()
+    return world.run
 
 
 def _with_history(entries: list[Entry]) -> Entries:

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from receiptlab.contracts.base import Contract
 from receiptlab.errors import Refused
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Run
-from receiptlab.scenarios.lab import Lab
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Shop(Contract):
         return Sent(known[0][0], "replayed") if known else self.send(item, fence, worker)
 
 
-def _lab(name: str, title: str, kind: str = "holds") -> tuple[Lab, Callable]:
-    lab = Lab(name, title, "W-4", Shop, kind)
+def _lab(name: str, title: str, kind: str = "holds") -> tuple[Experiment, Callable]:
+    lab = Experiment(Shop, title, name=name, clauses="W-4", kind=kind)
 
     def step(worker: str, call: str, fence: int, outcome: str, letters: int, **more: object) -> None:
         expect = {"outcome": outcome, "counts": [letters], **more.pop("expect", {})}
@@ -70,7 +70,7 @@ def outside_without_a_fence() -> Run:
     lab, step = _lab("outside-without-a-fence", "a shop that looks at nothing", "breaks")
     step("worker-b", "send", 2, "accepted", 1)
     step("worker-a", "send", 1, "accepted", 2, anomaly="duplicated")
-    return lab.run()
+    return lab.run
 
 
 def outside_with_a_fence() -> Run:
@@ -78,7 +78,7 @@ def outside_with_a_fence() -> Run:
     lab, step = _lab("outside-with-a-fence", "a shop that compares fences")
     step("worker-b", "send_fenced", 2, "accepted", 1)
     step("worker-a", "send_fenced", 1, "refused", 1, expect={"reason": "fence"})
-    return lab.run()
+    return lab.run
 
 
 def outside_with_a_fence_in_time() -> Run:
@@ -86,7 +86,7 @@ def outside_with_a_fence_in_time() -> Run:
     lab, step = _lab("outside-with-a-fence-in-time", "fences put workers in order, no more", "breaks")
     step("worker-a", "send_fenced", 1, "accepted", 1)
     step("worker-b", "send_fenced", 2, "accepted", 2, anomaly="duplicated")
-    return lab.run()
+    return lab.run
 
 
 def outside_with_a_key() -> Run:
@@ -94,7 +94,7 @@ def outside_with_a_key() -> Run:
     lab, step = _lab("outside-with-a-key", "a shop that goes by an operation key")
     step("worker-a", "send_once", 1, "accepted", 1)
     step("worker-b", "send_once", 2, "replayed", 1, expect={"answer": {"letter": 1}})
-    return lab.run()
+    return lab.run
 
 
 SCENARIOS = (

@@ -13,14 +13,14 @@ from typing import ClassVar
 
 from receiptlab.experiment.run import Run
 from receiptlab.outcomes import Outcome
-from receiptlab.scenarios.world import SHOP, Party, World
+from receiptlab.scenarios.copy_experiment import SHOP, CopyExperiment, OwnerFile
 
 HERE, THERE = "worker of the original", "worker of the copy"
 CLAUSES = ("S-1", "S-4", "S-8", "S-7", "S-5")
 """The clause that each step of the procedure keeps, in its order."""
 
 
-def backup_and_go_on(world: World) -> None:
+def backup_and_go_on(world: CopyExperiment) -> None:
     """A backup is taken; then the original accepts order-17, and its effect arrives."""
     world.prepared("order-17", "order-18", "order-19", "order-20")
     world.take_backup(100)
@@ -28,23 +28,23 @@ def backup_and_go_on(world: World) -> None:
     world.send(world.original, HERE, 160, {"acknowledged": 1})
 
 
-def open_as_suspect(world: World) -> None:
+def open_as_suspect(world: CopyExperiment) -> None:
     """The copy is opened to be read alone, until it has an identity of its own."""
     world.copy.store.db.execute("PRAGMA query_only = ON")
 
 
-def early_worker(world: World) -> None:
+def early_worker(world: CopyExperiment) -> None:
     """A worker of the copy has a result for order-19, under the lease that was copied."""
     world.accept(world.copy, THERE, "key-19", 210, None, work="order-19")
 
 
-def ask_for_an_identity(world: World) -> None:
+def ask_for_an_identity(world: CopyExperiment) -> None:
     """The receiver hands out a new writer identity, and fences the old one in the same moment."""
     writer = world.receiver.register(SHOP, "copy-1", 300)
     world.operator.relay.write_as(writer)
 
 
-def old_worker_goes_on(world: World) -> None:
+def old_worker_goes_on(world: CopyExperiment) -> None:
     """The worker of the original accepts order-18 and order-19 there, and sends."""
     for number in (18, 19):
         accepted = {"outcome": "accepted"}
@@ -52,18 +52,18 @@ def old_worker_goes_on(world: World) -> None:
     world.send(world.original, HERE, 360, None)
 
 
-def jump_past_what_was_seen(world: World) -> None:
+def jump_past_what_was_seen(world: CopyExperiment) -> None:
     """Fences and revisions go past all that the receiver has seen. No copied lease survives."""
     world.operator.relay.jump(world.receiver, 400)
 
 
-def original_goes_on(world: World) -> None:
+def original_goes_on(world: CopyExperiment) -> None:
     """The original accepts order-18 and sends. Where it is not fenced yet, that is its right."""
     world.accept(world.original, HERE, "key-18", 250, {"outcome": "accepted"}, work="order-18")
     world.send(world.original, HERE, 260, None)
 
 
-def into_service(world: World, orders: Sequence[int] = (17, 20)) -> None:
+def into_service(world: CopyExperiment, orders: Sequence[int] = (17, 20)) -> None:
     """From here on the copy may write. Its workers ask for order-17 and order-20."""
     world.early = world.copy.owner.counted()[0]
     world.copy.store.db.execute("PRAGMA query_only = OFF")
@@ -75,12 +75,12 @@ def into_service(world: World, orders: Sequence[int] = (17, 20)) -> None:
             world.accept(world.copy, THERE, f"key-{number}-new", 1_200, {"outcome": "accepted"}, **result)
 
 
-def resume_relay(world: World) -> None:
+def resume_relay(world: CopyExperiment) -> None:
     """What the copy owes is sent, what it pending at the time of the backup included."""
     world.send(world.copy, THERE, 1_300, {"refused": 0, "stopped": ""})
 
 
-def issue_the_receipt(world: World) -> None:
+def issue_the_receipt(world: CopyExperiment) -> None:
     """The receiver writes down who wrote, what it took and refused of each, and what was enforced."""
     who = world.operator.relay.writer()
     issue = (SHOP, who.generation, who.instance, "fence", 1_400)
@@ -129,7 +129,7 @@ class Audit:
         return dict(self.kept)
 
 
-def audit(world: World) -> Audit:
+def audit(world: CopyExperiment) -> Audit:
     """What must be true in the end, one question a clause.
 
     S-1: nothing was accepted at the copy before it went into service. S-4: nothing of the original took
@@ -153,7 +153,7 @@ def restore(without: Callable | None = None) -> Run:
     broken = CLAUSES[PROCEDURE.index(without)] if without else ""
     name = f"restore-without-{without.__name__.replace('_', '-')}" if without else "restore-procedure"
     title = f"a restore without: {without.__name__.replace('_', ' ')}" if without else "a restore, whole"
-    world = World(name, title, broken or "S-4 S-5 S-7 S-8", "breaks" if without else "holds")
+    world = CopyExperiment(name, title, broken or "S-4 S-5 S-7 S-8", "breaks" if without else "holds")
     return _told(world, [part for part in STORY if part is not without], broken)
 
 
@@ -161,11 +161,11 @@ def restored(steps: Sequence[Callable], story: Sequence[Callable] = STORY) -> Ru
     """A story with these steps of the procedure, in this order; what is left out is not done."""
     steps = iter(steps)
     story = [next(steps, None) if part in PROCEDURE else part for part in story]
-    world = World("restore-as-told", "a restore, as told", "S-4 S-5 S-7 S-8")
+    world = CopyExperiment("restore-as-told", "a restore, as told", "S-4 S-5 S-7 S-8")
     return _told(world, [part for part in story if part], "")
 
 
-def _told(world: World, story: Iterable[Callable], broken: str) -> Run:
+def _told(world: CopyExperiment, story: Iterable[Callable], broken: str) -> Run:
     for part in story:
         if part in PROCEDURE[:3]:
             world.note(
@@ -174,11 +174,11 @@ def _told(world: World, story: Iterable[Callable], broken: str) -> Run:
         else:
             part(world)
         if part is backup_and_go_on:
-            world.operator = Party(world.copy.store.path)
+            world.operator = OwnerFile(world.copy.store.path)
     expect = {"outcome": "read", "answer": {clause: clause != broken for clause in CLAUSES}}
     world.step("auditor", "audit", None, audit, world, expect=expect, anomaly="broken" if broken else "")
     world.operator.store.close()
-    return world.run()
+    return world.run
 
 
 def restore_procedure() -> Run:

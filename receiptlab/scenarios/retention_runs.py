@@ -6,11 +6,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from receiptlab.contracts.retention import Retention
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Run
 from receiptlab.faults.failpoints import failpoints_of
 from receiptlab.faults.processes.children import Child, exit_code
 from receiptlab.outcomes import Outcome, attempt
-from receiptlab.scenarios.lab import Lab
 from receiptlab.store import Store
 from receiptlab.values import canonical, sha256
 
@@ -21,7 +21,9 @@ CLOSE = {"namespace": "shop", "through": 1}
 
 def execute_dies_at_every_point() -> Run:
     """A process ends at each point of an execution; the retry has one effect, or finds it (R-4)."""
-    lab = Lab("execute-dies-at-every-point", "a process dies while it executes", "R-4 H-3", Retention)
+    lab = Experiment(
+        Retention, "a process dies while it executes", name="execute-dies-at-every-point", clauses="R-4 H-3"
+    )
     for number, point in enumerate(failpoints_of(Retention, "execute")):
         done = point == "after_commit"
         args = KEY | PAYLOAD | {"operation": f"op-{number + 1}", "now": 100 + 10 * number}
@@ -29,12 +31,14 @@ def execute_dies_at_every_point() -> Run:
         again = {"outcome": "replayed" if done else "accepted", "counts": [number + 1, number + 1, 0]}
         retry = args | {"now": args["now"] + 5}
         lab.step("parent", "execute", retry["now"], lab.observer.execute, **retry, expect=again)
-    return lab.run()
+    return lab.run
 
 
 def closure_dies_at_every_point() -> Run:
     """A process ends at each point of a closure; boundary and receipts go together, or not at all (R-4)."""
-    lab = Lab("closure-dies-at-every-point", "a process dies while it closes a range", "R-4", Retention)
+    lab = Experiment(
+        Retention, "a process dies while it closes a range", name="closure-dies-at-every-point", clauses="R-4"
+    )
     lab.step("parent", "execute", 100, lab.observer.execute, **KEY, **PAYLOAD, now=100)
     for number, point in enumerate(failpoints_of(Retention, "close_and_collect")):
         done = point == "after_commit"
@@ -45,26 +49,30 @@ def closure_dies_at_every_point() -> Run:
     )
     late = {"outcome": "refused", "reason": "closed", "counts": [1, 0, 0]}
     lab.step("parent", "execute", 130, lab.observer.execute, **KEY, **PAYLOAD, now=130, expect=late)
-    return lab.run()
+    return lab.run
 
 
 def killed_inside_the_transaction() -> Run:
     """A process is held inside its transaction and killed there; its lock and its work are gone (R-4)."""
-    lab = Lab("killed-inside-the-transaction", "a process is killed before its commit", "R-4 H-3", Retention)
+    lab = Experiment(
+        Retention,
+        "a process is killed before its commit",
+        name="killed-inside-the-transaction",
+        clauses="R-4 H-3",
+    )
     point, args = "after_receipt", KEY | PAYLOAD | {"now": 100}
-    lab.close()
+    lab.disconnect()
     with Child(Retention, lab.path, "execute", args, hold_at=point) as child:
         child.expect("READY").go().expect("CALLING").expect(f"AT {point}")
         child.kill()
-    lab.open()
     expect = {"outcome": "unknown", "reason": point, "counts": [0, 0, 0]}
     lab.note("child", "execute", 100, Outcome("unknown", point), fault=point, expect=expect, note="killed")
     again = {"outcome": "accepted", "counts": [1, 1, 0]}
     lab.step("parent", "execute", 110, lab.observer.execute, **args | {"now": 110}, expect=again)
-    return lab.run()
+    return lab.run
 
 
-def _in_order(lab: Lab, first: tuple[str, dict], second: tuple[str, dict]) -> tuple[Outcome, Outcome]:
+def _in_order(lab: Experiment, first: tuple[str, dict], second: tuple[str, dict]) -> tuple[Outcome, Outcome]:
     """Two processes: the first holds the write lock while the second calls, then the first goes on."""
     path = lab.path
     with (
@@ -80,30 +88,35 @@ def _in_order(lab: Lab, first: tuple[str, dict], second: tuple[str, dict]) -> tu
 
 def execute_before_close() -> Run:
     """The execution is inside its transaction when the closure comes: effect, then closed (R-11)."""
-    lab = Lab("execute-before-close", "execute is first, close waits", "R-11", Retention)
+    lab = Experiment(Retention, "execute is first, close waits", name="execute-before-close", clauses="R-11")
     calls = ("execute", KEY | PAYLOAD | {"now": 100}), ("close_and_collect", CLOSE | {"now": 101})
     executed, closed = _in_order(lab, *calls)
     lab.note("process 1", "execute", 100, executed, expect={"outcome": "accepted", "answer": {"effect": 1}})
     collected = {"outcome": "accepted", "answer": {"collected": 1}, "counts": [1, 0, 0]}
     lab.note("process 2", "close_and_collect", 101, closed, expect=collected)
-    return lab.run()
+    return lab.run
 
 
 def close_before_execute() -> Run:
     """The closure is inside its transaction when the execution comes: closed, and no effect (R-11)."""
-    lab = Lab("close-before-execute", "close is first, execute waits", "R-11", Retention)
+    lab = Experiment(Retention, "close is first, execute waits", name="close-before-execute", clauses="R-11")
     calls = ("close_and_collect", CLOSE | {"now": 100}), ("execute", KEY | PAYLOAD | {"now": 101})
     closed, executed = _in_order(lab, *calls)
     nothing = {"outcome": "accepted", "answer": {"collected": 0}, "counts": [0, 0, 0]}
     lab.note("process 1", "close_and_collect", 100, closed, expect=nothing)
     late = {"outcome": "refused", "reason": "closed", "counts": [0, 0, 0]}
     lab.note("process 2", "execute", 101, executed, expect=late)
-    return lab.run()
+    return lab.run
 
 
 def sixteen_calls_on_eight_workers() -> Run:
     """One operation, sixteen calls, eight workers with their own connections: one effect (R-12)."""
-    lab = Lab("sixteen-calls-on-eight-workers", "sixteen calls of one operation at once", "R-12", Retention)
+    lab = Experiment(
+        Retention,
+        "sixteen calls of one operation at once",
+        name="sixteen-calls-on-eight-workers",
+        clauses="R-12",
+    )
 
     together = threading.Barrier(8, timeout=15)  # eight at a time, or it is no race
 
@@ -118,7 +131,7 @@ def sixteen_calls_on_eight_workers() -> Run:
         word = "accepted" if number == 1 else "replayed"
         expect = {"outcome": word, "answer": {"effect": 1, "executed_at": 100}, "counts": [1, 1, 0]}
         lab.note(f"call {number}", "execute", 100, outcome, expect=expect)
-    return lab.run()
+    return lab.run
 
 
 _KEPT = """SELECT count(*), coalesce(sum(bytes), 0) FROM (
@@ -129,7 +142,9 @@ _KEPT = """SELECT count(*), coalesce(sum(bytes), 0) FROM (
 
 def what_each_policy_keeps() -> Run:
     """A hundred operations: as live receipts, as tombstones, and as a closed range (R-16)."""
-    lab = Lab("what-each-policy-keeps", "rows and bytes that each policy keeps", "R-16", Retention)
+    lab = Experiment(
+        Retention, "rows and bytes that each policy keeps", name="what-each-policy-keeps", clauses="R-16"
+    )
     keys = [KEY | {"operation": f"op-{number:03}"} for number in range(100)]
 
     def kept(policy: str, rows: int, size: int) -> None:
@@ -148,7 +163,7 @@ def what_each_policy_keeps() -> Run:
     kept("tombstones", 100, named)
     lab.observer.close_and_collect("shop", through=1, now=300)
     kept("closed range", 1, len("shop"))
-    return lab.run()
+    return lab.run
 
 
 SCENARIOS = (

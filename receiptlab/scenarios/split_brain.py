@@ -9,8 +9,8 @@ from receiptlab.contracts.base import Contract
 from receiptlab.contracts.relay import Message
 from receiptlab.errors import NotWritten, Refused
 from receiptlab.experiment.run import Run
+from receiptlab.scenarios.copy_experiment import SHOP, CopyExperiment
 from receiptlab.scenarios.outside import Shop
-from receiptlab.scenarios.world import SHOP, World
 from receiptlab.store import Store
 
 HERE, THERE = "worker of the original", "worker of the copy"
@@ -19,7 +19,9 @@ ACCEPTED = {"outcome": "accepted"}
 
 def two_owners_of_one_lease() -> Run:
     """Original and copy accept another key and result at one revision: one result each, two in all (S-1)."""
-    world = World("two-owners-of-one-lease", "a backup is restored beside its original", "S-1", "breaks")
+    world = CopyExperiment(
+        "two-owners-of-one-lease", "a backup is restored beside its original", "S-1", "breaks"
+    )
     world.prepared()
     world.take_backup(100)
     one = ACCEPTED | {"answer": {"revision": 2}, "counts": [1, 1, 1, 0, 0, 0, 0]}
@@ -29,7 +31,7 @@ def two_owners_of_one_lease() -> Run:
     for party, who in ((world.original, "human at the original"), (world.copy, "human at the copy")):
         left = {"outcome": "read", "answer": {"revision": 2, "results": 1, "human_state": "open"}}
         world.step(who, "get", None, party.owner.get, SHOP, "order-17", expect=left)
-    return world.run()
+    return world.run
 
 
 class EpochAlone(Contract):
@@ -51,7 +53,7 @@ class EpochAlone(Contract):
 
 def both_raise_their_epoch() -> Run:
     """Each side raises the epoch that it finds in its own file. The receiver compares: equal (S-3)."""
-    world = World("both-raise-their-epoch", "both copies raise their epoch by one", "S-3", "breaks")
+    world = CopyExperiment("both-raise-their-epoch", "both copies raise their epoch by one", "S-3", "breaks")
     world.prepared()
     world.take_backup(100)
     with Store.temporary(EpochAlone.SCHEMA) as store:
@@ -68,7 +70,7 @@ def both_raise_their_epoch() -> Run:
         world.step("a writer in epoch 1", "send", 310, receiver.take, 1, "key-3", expect=stale)
         counted = {"outcome": "read", "answer": {"taken": 2}}
         world.step("auditor", "count", None, lambda: Taken(*receiver.counted()), expect=counted)
-    return world.run()
+    return world.run
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Taken:
     outcome: ClassVar[str] = "read"
 
 
-def _both_accepted(world: World) -> None:
+def _both_accepted(world: CopyExperiment) -> None:
     world.prepared()
     world.take_backup(100)
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
@@ -86,14 +88,14 @@ def _both_accepted(world: World) -> None:
 
 def receiver_decides() -> Run:
     """The restored owner asks for a new identity; from then on the old one is refused (S-4)."""
-    world = World("receiver-decides", "the receiver hands out generations", "S-4")
+    world = CopyExperiment("receiver-decides", "the receiver hands out generations", "S-4")
     _both_accepted(world)
     world.identity(world.copy, "copy-1", 300)
     world.send(world.original, HERE, 310, {"acknowledged": 0, "refused": 1}, counts=[1, 1, 1, 1, 1, 1, 0])
     world.send(world.copy, THERE, 320, {"acknowledged": 1, "refused": 0}, counts=[1, 1, 1, 1, 1, 1, 1])
     fenced = {"outcome": "read", "answer": {"list": ["shop/key-1: writer-fenced"]}}
     world.step("operator", "reconciliation", None, lambda: reconciled(world.original), expect=fenced)
-    return world.run()
+    return world.run
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,14 @@ def _no_way(message: Message) -> None:
 
 def old_host_isolated() -> Run:
     """The old host cannot reach the receiver. The copy goes on by the old identity (S-6)."""
-    world = World("old-host-isolated", "the old host is isolated instead", "S-6")
+    world = CopyExperiment("old-host-isolated", "the old host is isolated instead", "S-6")
     _both_accepted(world)
     cut = {"acknowledged": 0, "refused": 0, "stopped": "unreachable"}
     world.send(world.original, HERE, 310, cut, _no_way, counts=[1, 1, 1, 1, 1, 1, 0])
     world.send(world.copy, THERE, 320, {"acknowledged": 1}, counts=[1, 1, 1, 1, 1, 1, 1])
     pending = {"outcome": "read", "answer": {"list": ["shop/key-1"]}}
     world.step("operator", "what is pending", None, lambda: _pending(world.original), expect=pending)
-    return world.run()
+    return world.run
 
 
 def _pending(party) -> Entries:
@@ -128,18 +130,18 @@ def _pending(party) -> Entries:
 
 def isolation_ends() -> Run:
     """The network comes back. Nobody has told the receiver that the old host is out (S-6)."""
-    world = World("isolation-ends", "the isolation of the old host ends", "S-6", "breaks")
+    world = CopyExperiment("isolation-ends", "the isolation of the old host ends", "S-6", "breaks")
     _both_accepted(world)
     world.send(world.original, HERE, 310, {"stopped": "unreachable"}, _no_way)
     world.send(world.copy, THERE, 320, {"acknowledged": 1})
     second = {"counts": [1, 1, 1, 1, 1, 1, 2], "anomaly": "duplicated"}
     world.send(world.original, HERE, 2_000, {"acknowledged": 1}, **second)
-    return world.run()
+    return world.run
 
 
 def _at_a_shop(name: str, title: str, call: str) -> Run:
     """Both sides send to a print shop that knows nothing of generations."""
-    world, shop = World(name, title, "S-1", "breaks"), Shop(Store.temporary(Shop.SCHEMA))
+    world, shop = CopyExperiment(name, title, "S-1", "breaks"), Shop(Store.temporary(Shop.SCHEMA))
     _both_accepted(world)
 
     def receive(message: Message) -> None:
@@ -162,7 +164,7 @@ def copied_fence() -> Run:
 
 def fence_seen_before() -> Run:
     """A restored owner hands out a fence that the receiver has seen from the original (S-8)."""
-    world = World("fence-seen-before", "a restored owner counts on from its backup", "S-8", "breaks")
+    world = CopyExperiment("fence-seen-before", "a restored owner counts on from its backup", "S-8", "breaks")
     world.prepared()
     world.take_backup(100)
     again = {"answer": {"fence": 2}} | ACCEPTED
@@ -176,16 +178,16 @@ def fence_seen_before() -> Run:
         world.send(party, who, 1_200, {"acknowledged": 1}, **seen)
     known = {"outcome": "read", "answer": {"fence": 2}, "counts": [1, 1, 1, 1, 1, 1, 2]}
     world.step("receiver", "known", None, world.receiver.known, SHOP, "shop/order-17", expect=known)
-    return world.run()
+    return world.run
 
 
-def letters(world: World, shop: Shop, letters: int, anomaly: str = "") -> Run:
+def letters(world: CopyExperiment, shop: Shop, letters: int, anomaly: str = "") -> Run:
     expect = {"outcome": "read", "answer": {"taken": letters}}
     world.step(
         "print shop", "count letters", None, lambda: Taken(*shop.counted()), expect=expect, anomaly=anomaly
     )
     shop.store.close()
-    return world.run()
+    return world.run
 
 
 SCENARIOS = (

@@ -9,16 +9,16 @@ from __future__ import annotations
 import threading
 
 from receiptlab.contracts.owner import Owner
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Run
 from receiptlab.outcomes import WORDS, Outcome, attempt
-from receiptlab.scenarios.lab import Lab
 from receiptlab.values import sha256
 
 WORK = {"scope": "shop", "work": "order-17"}
 RESULT = WORK | {"actor": "worker-a", "revision": 1, "epoch": 1, "policy": "policy-1", "fence": 1, "now": 120}
 
 
-def _together(lab: Lab, calls: list[dict]) -> list[Outcome]:
+def _together(lab: Experiment, calls: list[dict]) -> list[Outcome]:
     """Make the calls at once, each on a connection of its own; the outcomes, accepted first."""
     barrier = threading.Barrier(len(calls), timeout=15)
     outcomes: list[Outcome] = []
@@ -37,8 +37,8 @@ def _together(lab: Lab, calls: list[dict]) -> list[Outcome]:
     return sorted(outcomes, key=lambda outcome: WORDS.index(outcome.word))
 
 
-def _claimed(name: str, title: str, clause: str) -> Lab:
-    lab = Lab(name, title, clause, Owner)
+def _claimed(name: str, title: str, clause: str) -> Experiment:
+    lab = Experiment(Owner, title, name=name, clauses=clause)
     owner = Owner(lab.store)
     lab.step("operator", "add", 0, owner.add, **WORK, revision=1, epoch=1, policy="policy-1", now=0)
     lab.step("worker-a", "claim", 100, owner.claim, **WORK, actor="worker-a", now=100, until=160)
@@ -61,7 +61,7 @@ def one_key_at_once() -> Run:
     lab.note(
         "second", "accept", 120, other, expect={"outcome": "replayed", "counts": [1, 1, 1], "answer": answer}
     )
-    return lab.run()
+    return lab.run
 
 
 def two_keys_at_once() -> Run:
@@ -80,7 +80,7 @@ def two_keys_at_once() -> Run:
     )
     refused = {"outcome": "refused", "reason": "state", "counts": [1, 1, 1]}
     lab.note("second", "accept", 120, other, rows=False, expect=refused)
-    return lab.run()
+    return lab.run
 
 
 SCENARIOS = (one_key_at_once, two_keys_at_once)

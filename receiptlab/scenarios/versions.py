@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from receiptlab.contracts.base import arguments
 from receiptlab.contracts.owner import Owner, Receipt
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Run
-from receiptlab.scenarios.lab import Lab
 from receiptlab.values import integer, sha256
 
 
@@ -36,7 +36,9 @@ class Newer(Owner):
 
 def a_deploy_adds_a_field() -> Run:
     """The old version and the new one run side by side, and a retry can reach either of them."""
-    lab = Lab("a-deploy-adds-a-field", "a retry reaches another version of the service", "O-22", Owner)
+    lab = Experiment(
+        Owner, "a retry reaches another version of the service", name="a-deploy-adds-a-field", clauses="O-22"
+    )
     older, newer = Owner(lab.store), Newer(lab.store)
     for number in (1, 2, 3):
         older.add("shop", f"order-{number}", 1, 1, "policy-1", 0)
@@ -64,7 +66,7 @@ def a_deploy_adds_a_field() -> Run:
     accept(newer, "key-3", 131, counted("replayed", 3, answer={"id": 3}), priority=5)
     accept(newer, "key-3", 132, refused("key-reused", 3))
     accept(older, "key-3", 133, refused("unknown-field", 3))
-    return lab.run()
+    return lab.run
 
 
 SCENARIOS = (a_deploy_adds_a_field,)

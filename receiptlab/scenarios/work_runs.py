@@ -8,17 +8,17 @@ from collections.abc import Callable
 from receiptlab.contracts import outbox
 from receiptlab.contracts.work.claims import Claim
 from receiptlab.contracts.work.work import Work
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Run
 from receiptlab.faults.processes.children import Child
 from receiptlab.outcomes import Outcome
 from receiptlab.scenarios.crash_points import DONE, LOST, NEXT, complete, deliver, look, sweep_lease, take
-from receiptlab.scenarios.lab import Lab
 
 _LETTER = "CREATE TABLE filed (identity TEXT NOT NULL, worker TEXT NOT NULL) STRICT"
 
 
-def _delivered(name: str, title: str, clauses: str) -> Lab:
-    lab = Lab(name, title, clauses, Work)
+def _delivered(name: str, title: str, clauses: str) -> Experiment:
+    lab = Experiment(Work, title, name=name, clauses=clauses)
     deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
     return lab
 
@@ -37,10 +37,10 @@ def lease_superseded_in_between() -> Run:
     call = NEXT | {"worker": "worker-a", "now": 100}
     lab.step("worker-a", "next", 100, Work(lab.store).next, **call, expect=expect)
     look(lab, holder="worker-b", fence=1, attempts=1)
-    return lab.run()
+    return lab.run
 
 
-def _claim(lab: Lab, worker: str, now: int) -> Claim:
+def _claim(lab: Experiment, worker: str, now: int) -> Claim:
     """Reserve on the lab's first connection, and keep the claim in hand."""
     call = NEXT | {"worker": worker, "now": now}
     kept: list[Claim] = []
@@ -54,7 +54,9 @@ def _claim(lab: Lab, worker: str, now: int) -> Claim:
     return kept[0]
 
 
-def _batch(lab: Lab, claim: Claim, worker: str, now: int, between: Callable = lambda: None) -> Callable:
+def _batch(
+    lab: Experiment, claim: Claim, worker: str, now: int, between: Callable = lambda: None
+) -> Callable:
     """A consumer's completing batch: its own row, the claim's end, and a message, in one transaction."""
 
     def batch() -> None:
@@ -69,7 +71,7 @@ def _batch(lab: Lab, claim: Claim, worker: str, now: int, between: Callable = la
     return batch
 
 
-def _filed(lab: Lab, *expected: str) -> None:
+def _filed(lab: Experiment, *expected: str) -> None:
     rows = lab.store.read("SELECT worker FROM filed ORDER BY rowid")
     answer = Outcome("read", answer={"filed by": [worker for (worker,) in rows]})
     expect = {"outcome": "read", "answer": {"filed by": list(expected)}}
@@ -93,7 +95,7 @@ def nobody_between_check_and_commit() -> Run:
     lab.step("worker-a", "batch", 200, batch, expect={"outcome": "accepted", "counts": [0, 1, 0, 1, 0, 2]})
     take(lab, "worker-b", 5_010, {"works": []})
     _filed(lab, "worker-a")
-    return lab.run()
+    return lab.run
 
 
 def batch_of_a_zombie() -> Run:
@@ -106,7 +108,7 @@ def batch_of_a_zombie() -> Run:
     lab.step("worker-a", "batch", 1_200, _batch(lab, claim, "worker-a", 1_200), expect=lost)
     _filed(lab)
     complete(lab, "worker-b", 1_300, 2, DONE)
-    return lab.run()
+    return lab.run
 
 
 def sweeper_meets_a_new_claim() -> Run:
@@ -127,7 +129,7 @@ def sweeper_meets_a_new_claim() -> Run:
     }
     lab.note("sweeper", "sweep", 2_000, _told(told), expect=expect)
     complete(lab, "worker-b", 2_100, 2, DONE)
-    return lab.run()
+    return lab.run
 
 
 def sweeper_superseded_in_between() -> Run:
@@ -144,7 +146,7 @@ def sweeper_superseded_in_between() -> Run:
     lost = {"outcome": "refused", "reason": "lease-lost", "counts": [1, 0, 0, 1, 0, 1]}
     lab.note("sweeper-1", "sweep", 2_000, _told(told), expect=lost)
     look(lab, state="claimed", history=["open"])
-    return lab.run()
+    return lab.run
 
 
 def _told(told: dict) -> Outcome:
@@ -155,7 +157,7 @@ def claims_out_of_place() -> Run:
     """A claim of another store, and a claim used outside a transaction (W-4)."""
     lab, other = (
         _delivered("claims-out-of-place", "a claim where it has no place", "W-4"),
-        Lab("", "", "", Work),
+        Experiment(Work, "", name="", clauses=""),
     )
     deliver(other, 0, "first-seen", [1, 0, 0, 0, 0, 1])
     mine, foreign = _claim(lab, "worker-a", 100), _claim(other, "worker-a", 100)
@@ -170,8 +172,7 @@ def claims_out_of_place() -> Run:
 
     expect = {"outcome": "refused", "reason": "other-store", "counts": counts}
     lab.step("worker-a", "stage_complete with a foreign claim", 200, inside, expect=expect)
-    other.run()
-    return lab.run()
+    return lab.run
 
 
 def erasure_takes_work_along() -> Run:
@@ -185,12 +186,14 @@ def erasure_takes_work_along() -> Run:
     lab.step("operator", "erase_tenant", 300, erase, "acme", 300, expect=gone)
     gone = {"outcome": "refused", "reason": "not-found", "counts": [0, 0, 0, 0, 0, 2]}
     complete(lab, "worker-a", 400, 1, gone)
-    return lab.run()
+    return lab.run
 
 
 def functions_in_sql() -> Run:
     """Every function that the statements of one item's life call, as SQLite reports them (W-12)."""
-    lab = Lab("functions-in-sql", "which SQL functions the life of an item calls", "W-12", Work)
+    lab = Experiment(
+        Work, "which SQL functions the life of an item calls", name="functions-in-sql", clauses="W-12"
+    )
     called: set[str] = set()
     work = lab.observer
     work.store.db.set_authorizer(
@@ -204,7 +207,7 @@ def functions_in_sql() -> Run:
     called.discard("count")  # the lab's own, after each step
     expect = {"outcome": "read", "answer": {"functions": []}}
     lab.note("auditor", "list", None, Outcome("read", answer={"functions": sorted(called)}), expect=expect)
-    return lab.run()
+    return lab.run
 
 
 SCENARIOS = (

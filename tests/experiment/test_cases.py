@@ -210,7 +210,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
         read_case(tmp_path / "mine.jsonl")
 
 
-def test_reopen_really_opens_the_file_anew(monkeypatch):
+def test_reopen_really_opens_the_file_again(monkeypatch):
     opened = []
     real = Store.open
     monkeypatch.setattr(Store, "open", lambda *args: opened.append(1) or real(*args))
@@ -218,7 +218,7 @@ def test_reopen_really_opens_the_file_anew(monkeypatch):
     plain = len(opened)
     opened.clear()
     play(load("O-02-answer-lost-reopened"))
-    assert len(opened) == plain + 1
+    assert len(opened) == plain + 2, "the actor and the observer"
 
 
 def test_too_many_lines(tmp_path):

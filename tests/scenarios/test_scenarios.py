@@ -3,11 +3,11 @@
 import pytest
 
 from receiptlab.contracts.owner import Owner
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Recorder
 from receiptlab.scenarios import SCENARIOS
 from receiptlab.scenarios import counterexamples as going_wrong
 from receiptlab.scenarios import threads as at_once
-from receiptlab.scenarios.lab import Lab
 from tests.runs import all_runs
 
 
@@ -54,7 +54,7 @@ def test_no_two_counts_of_a_run_have_one_name():
 
 
 def test_a_fault_of_a_scenario_that_never_strikes_is_not_as_expected():
-    lab = Lab("fault", "a fault that strikes nothing", "O-1", Owner)
+    lab = Experiment(Owner, "a fault that strikes nothing", name="fault", clauses="O-1")
     step = lab.step("operator", "counts", None, lab.observer.counted, fault="no_such_point")
-    lab.run()
+    lab.run
     assert step.wrong == ("fault no_such_point: it never struck",)

@@ -18,8 +18,8 @@ from receiptlab.errors import FileRefused, InjectedFault, Locked, NotWritten, Re
 from receiptlab.faults.failpoints import crash_at
 from receiptlab.faults.processes.children import environment
 from receiptlab.scenarios import restoring
+from receiptlab.scenarios.copy_experiment import SHOP, OwnerFile, backup
 from receiptlab.scenarios.split_brain import two_owners_of_one_lease
-from receiptlab.scenarios.world import SHOP, Party, backup
 from receiptlab.store import Store
 from receiptlab.values import sha256
 
@@ -39,7 +39,7 @@ def receiver(tmp_path):
 def party(tmp_path, receiver):
     """An owner with two accepted results that are pending, and a writer identity."""
     Store.create(tmp_path / "owner.db", SCHEMA).close()
-    party = Party(tmp_path / "owner.db")
+    party = OwnerFile(tmp_path / "owner.db")
     party.relay.write_as(receiver.register(SHOP, "host-1", 0))
     for number in (1, 2):
         work(party, number)
@@ -102,7 +102,7 @@ def history(seed, folder, without=""):
     drawn = random.Random(seed)
     receiver = Receiver(Store.create(folder / "receiver.db", Receiver.SCHEMA))
     Store.create(folder / "owner-0.db", SCHEMA).close()
-    parties, snapshots, works = [Party(folder / "owner-0.db")], [], 0
+    parties, snapshots, works = [OwnerFile(folder / "owner-0.db")], [], 0
     parties[0].relay.write_as(receiver.register(SHOP, "instance-0", 0))
     for now in range(1, 70):
         what = drawn.choice(OPERATIONS)
@@ -128,12 +128,12 @@ def history(seed, folder, without=""):
         elif what == "restore" and snapshots and len(parties) < 4:
             path = folder / f"owner-{len(parties)}.db"
             shutil.copy(drawn.choice(snapshots), path)
-            parties.append(Party(path))
+            parties.append(OwnerFile(path))
             restored(drawn, parties[-1], receiver, len(parties) - 1, now, without)
         elif what == "crash":
             number = parties.index(at)
             at.store.close()
-            parties[number] = Party(at.store.path)
+            parties[number] = OwnerFile(at.store.path)
     for party in parties:
         for late in range(1, 4):
             send(drawn, party, receiver, late * LATER)
@@ -208,7 +208,7 @@ def test_a_copy_of_the_file_without_its_wal_is_an_older_state(party, tmp_path):
 
 def test_a_copy_can_be_opened_while_the_original_is_open(party, tmp_path):
     backup(party.store, tmp_path / "copy.db")
-    other = Party(tmp_path / "copy.db")
+    other = OwnerFile(tmp_path / "copy.db")
     assert other.relay.writer() == party.relay.writer()
     assert [each.key for each in other.relay.pending(10)] == ["shop/key-1", "shop/key-2"]
     other.store.close()
@@ -429,7 +429,7 @@ def test_what_never_reached_the_receiver_is_not_unclear(party):
 
 def test_two_dispatchers_at_once_send_to_a_receiver_without_keys_once(party):
     """The second one comes while the first is at the first message, and takes the others."""
-    other, sent = Party(party.store.path), []
+    other, sent = OwnerFile(party.store.path), []
 
     def first(message):
         if not sent:
@@ -448,7 +448,7 @@ def test_two_dispatchers_at_once_send_to_a_receiver_without_keys_once(party):
     "late", [Refused("writer-fenced", "no"), NotWritten("unreachable", "no way"), TimeoutError()]
 )
 def test_what_is_acknowledged_stays_so_whatever_another_dispatcher_learns(party, receiver, late):
-    other = Party(party.store.path)
+    other = OwnerFile(party.store.path)
 
     def slow(message):
         other.relay.send(to_file(other.relay, receiver, 1), 10, 1)
@@ -664,7 +664,7 @@ def test_a_look_up_goes_before_a_second_attempt_whoever_made_the_first(party):
 
 
 def test_two_dispatchers_that_fail_at_the_same_attempt_count_it_once(party):
-    other, poison = Party(party.store.path), Poison(TimeoutError())
+    other, poison = OwnerFile(party.store.path), Poison(TimeoutError())
 
     def receive(message):
         if message.outbox == 1 and not poison.tried:
@@ -732,7 +732,7 @@ LEARNED = ["acknowledged", "refused", "unclear"]
 def test_what_a_slower_dispatcher_learns_changes_only_what_it_may(party, earlier, later):
     """An acknowledgement goes over everything but a decision; nothing goes over an acknowledgement, and a
     refusal gives way to an acknowledgement only."""
-    other = Party(party.store.path)
+    other = OwnerFile(party.store.path)
     ends = {"acknowledged": None, "refused": Refused("fence", "no"), "unclear": TimeoutError()}
 
     def receive(message):

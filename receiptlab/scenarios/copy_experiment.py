@@ -11,9 +11,9 @@ from pathlib import Path
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver, Writer
 from receiptlab.contracts.relay import Relay, to_file
+from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Lease, Run, Step
 from receiptlab.outcomes import Outcome
-from receiptlab.scenarios.lab import Lab
 from receiptlab.store import Store
 from receiptlab.values import sha256
 
@@ -23,10 +23,10 @@ COUNTS = (
     *("copy: results", "copy: receipts", "copy: outbox"),
     "receiver: effects",
 )
-"""What stands in front of a colon is the file, as it does for the tables in `World.files`."""
+"""What stands in front of a colon is the file, as it does for the tables in `CopyExperiment.files`."""
 
 
-class Party:
+class OwnerFile:
     """An owner with its file: the contract, and its sending side."""
 
     def __init__(self, path: Path) -> None:
@@ -41,14 +41,14 @@ def backup(store: Store, path: Path) -> None:
         store.db.backup(copy)
 
 
-class World(Lab):
+class CopyExperiment(Experiment):
     """Runs the steps of one scenario on three files. The copy is there once `take_backup` was called."""
 
     def __init__(self, name: str, title: str, clauses: str, kind: str = "holds") -> None:
-        super().__init__(name, title, clauses, Relay, kind, COUNTS)
-        self.original = Party(self.path)
-        self.copy: Party | None = None
-        self.operator: Party | None = None
+        super().__init__(Relay, title, name=name, clauses=clauses, kind=kind, counts=COUNTS)
+        self.original = OwnerFile(self.path)
+        self.copy: OwnerFile | None = None
+        self.operator: OwnerFile | None = None
         """The connection of whoever restores the copy."""
         self.early = 0
         """How many results the copy had when it went into service."""
@@ -67,13 +67,7 @@ class World(Lab):
         copy = {"copy": self.copy.store.db} if self.copy else {}
         return super().files() | copy | {"receiver": self.receiver.store.db}
 
-    def close(self) -> None:
-        for party in filter(None, (self.original, self.copy)):
-            party.store.close()
-        self.receiver.store.close()
-        super().close()
-
-    def identity(self, party: Party, instance: str, now: int, actor: str = "operator") -> Step:
+    def identity(self, party: OwnerFile, instance: str, now: int, actor: str = "operator") -> Step:
         """The party asks the receiver for a writer identity, and writes by it from now on."""
 
         def ask() -> Writer:
@@ -99,13 +93,13 @@ class World(Lab):
 
         def copy() -> dict:
             backup(self.original.store, path)
-            self.copy = Party(path)
+            self.copy = OwnerFile(path)
             return {}
 
         self.step("operator", "backup", now, copy, expect={"outcome": "accepted"})
 
     def accept(
-        self, party: Party, who: str, key: str, now: int, expect: dict | None, **other: object
+        self, party: OwnerFile, who: str, key: str, now: int, expect: dict | None, **other: object
     ) -> Step:
         """A worker sends its result for the claim that it had before the backup."""
         call = {"scope": SHOP, "work": "order-17", "actor": "worker-a", "key": key, "revision": 1, "epoch": 1}
@@ -117,7 +111,7 @@ class World(Lab):
 
     def send(
         self,
-        party: Party,
+        party: OwnerFile,
         actor: str,
         now: int,
         answer: dict | None,
