@@ -23,6 +23,7 @@ from dataclasses import replace
 from receiptlab.contracts.base import Contract
 from receiptlab.experiment.row_diff import Rows
 from receiptlab.experiment.run import Lease, Recorder, Run
+from receiptlab.experiment.sandbox import Sandbox
 from receiptlab.interleaving.choices import Given, Path
 from receiptlab.interleaving.findings import (
     BUSY,
@@ -36,7 +37,7 @@ from receiptlab.interleaving.findings import (
     TooManyInterleavings,
     WrongInterleaving,
 )
-from receiptlab.interleaving.stepper import FAILED, WAITS, Caller, Player, Stage, greenlets, short
+from receiptlab.interleaving.stepper import FAILED, WAITS, Caller, Player, Start, greenlets, short
 
 LETTERS = "ABCD"
 LIMIT = 50_000
@@ -72,9 +73,10 @@ class Explorer:
         greenlets()
         self.contract, self.callers, self.judge = contract, tuple(callers), judge
         self.name, self.every_retry = name or " and ".join(caller.call for caller in callers), every_retry
-        self.stage = Stage(contract, prepare)
+        self.sandbox = Sandbox(contract, sync=False, timeout_ms=0)
+        self.start = Start(self.sandbox, prepare)
         self.players = [
-            Player(letter, caller, self.stage.home.again(), contract, guards)
+            Player(letter, caller, self.sandbox.actor(letter).store, contract, guards)
             for letter, caller in zip(LETTERS, callers, strict=False)
         ]
         self._serial: dict[tuple, set] = {}
@@ -115,9 +117,9 @@ class Explorer:
         self._begin(players)
         try:
             interleaving, waits, met = self._steps(players, choose, watch)
-            counts = self.stage.observer.counted()
+            counts = self.start.observer.counted()
             outcomes = tuple(_ended(player) for player in players)
-            rows = self.stage.rows() if self.judge is None else ()
+            rows = self.start.rows() if self.judge is None else ()
             answers = tuple(_answer(player) for player in players) if self.judge is None else ()
         finally:
             for player in players:
@@ -129,7 +131,7 @@ class Explorer:
     def _begin(self, players: Sequence[Player]) -> None:
         from greenlet import getcurrent
 
-        self.stage.put_back()
+        self.start.put_back()
         for player in players:
             player.begin(getcurrent())
 
@@ -183,7 +185,7 @@ class Explorer:
         try:
             self._steps(players, lambda _, able: able[0], None)
             players = [self.players[number] for number in sorted(turns)]
-            return tuple(map(_ended, players)), tuple(map(_answer, players)), self.stage.rows()
+            return tuple(map(_ended, players)), tuple(map(_answer, players)), self.start.rows()
         finally:
             for player in players:
                 player.leave()
@@ -194,15 +196,15 @@ class Explorer:
     def __exit__(self, *exc_info: object) -> None:
         for player in self.players:
             player.leave()
-            player.db.close()
-        self.stage.close()
+            player.store.db = player.db
+        self.sandbox.close()
 
 
 class _Watch:
     """Records the steps of one order."""
 
     def __init__(self, explorer: Explorer, interleaving: str) -> None:
-        self.observer = explorer.stage.observer
+        self.observer = explorer.start.observer
         self.rows = Rows()
         self.rows.changes({"": self.observer.store.db})
         contract = explorer.contract

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from receiptlab.contracts.base import Contract
 from receiptlab.errors import LabError
+from receiptlab.experiment.sandbox import Sandbox
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.store import Store
 
@@ -96,7 +97,6 @@ class Player:
     ):
         self.letter, self.caller, self.store = letter, caller, store
         self.db = store.db
-        self.db.execute("PRAGMA synchronous = OFF")
         self.db.execute("PRAGMA wal_autocheckpoint = 0")  # the file is tidied between interleavings alone
         self._new = lambda: contract(store, guards)
         self._greenlet, self._exit = greenlets()
@@ -159,54 +159,41 @@ class Player:
             self.db.execute("ROLLBACK")
 
 
-class Stage:
-    """The file as `prepare` left it, put back as often as wanted, and another connection that looks at it."""
+class Start:
+    """The rows that every interleaving begins with: those that `prepare` left in the sandbox's file."""
 
-    def __init__(self, contract: type[Contract], prepare: Callable[[Contract], object] | None) -> None:
-        self.home = Store.temporary(contract.SCHEMA, timeout_ms=0)
-        self.observer = contract(self.home)
-        try:
-            if prepare is not None:
-                prepare(self.observer)
-            self._keep()
-        except BaseException:
-            self.home.close()
-            raise
-
-    def _keep(self) -> None:
-        """Keep every row. Rows are put back and not pages: a new copy of the pages would make each
-        connection read its schema again, which costs several times as much."""
-        db = self.home.db
-        db.execute("PRAGMA synchronous = OFF")
+    def __init__(self, sandbox: Sandbox, prepare: Callable[[Contract], object] | None) -> None:
+        self.observer = sandbox.observer
+        if prepare is not None:
+            prepare(self.observer)
+        # Rows are put back and not pages: after a new copy of the pages each connection would have to read its
+        # schema again, which takes several times as long.
+        self._db = db = self.observer.store.db
         db.execute("PRAGMA foreign_keys = OFF")  # the rows were in order before
-        self.schema = self._schema()
+        self._version = self._schema_version()
         tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
         self._tables = [f'"{name}"' for (name,) in tables]
         self.kept = self.rows()
-        self._back = []
+        self._statements = []
         for table, rows in zip(self._tables, self.kept, strict=True):
-            self._back.append((f"DELETE FROM {table}", None))
+            self._statements.append((f"DELETE FROM {table}", ()))
             marks = ", ".join("?" * len(rows[0])) if rows else ""
-            self._back += [(f"INSERT INTO {table} VALUES ({marks})", row) for row in rows]
+            self._statements += [(f"INSERT INTO {table} VALUES ({marks})", row) for row in rows]
         self.put_back()
         if self.rows() != self.kept:
             raise ValueError("the rows of this schema cannot be put back; it has a trigger that changes them")
 
     def put_back(self) -> None:
-        """Make the file what it was: every row of every table, and nothing else."""
-        db = self.home.db
-        if self._schema() != self.schema:
+        """Make every table hold these rows again."""
+        if self._schema_version() != self._version:
             raise ValueError("a caller changed the schema; only rows are put back between interleavings")
-        with self.home.write():
-            for sql, row in self._back:
-                db.execute(sql, row or ())
+        with self.observer.store.write() as db:
+            for sql, row in self._statements:
+                db.execute(sql, row)
 
     def rows(self) -> tuple[tuple[tuple, ...], ...]:
-        """Every row of every table, as another connection sees them now."""
-        return tuple(tuple(self.home.db.execute(f"SELECT * FROM {table}")) for table in self._tables)
+        """Every row of every table, as the observing connection reads them now."""
+        return tuple(tuple(self._db.execute(f"SELECT * FROM {table}")) for table in self._tables)
 
-    def _schema(self) -> int:
-        return self.home.db.execute("PRAGMA schema_version").fetchone()[0]
-
-    def close(self) -> None:
-        self.home.close()
+    def _schema_version(self) -> int:
+        return self._db.execute("PRAGMA schema_version").fetchone()[0]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
-from functools import cache
-from pathlib import Path
 
 from receiptlab.contracts.base import Contract
 from receiptlab.errors import LabError
+from receiptlab.experiment.sandbox import Sandbox
 from receiptlab.faults.failpoints import fault as injected
 from receiptlab.models.base import Expected, Model
 from receiptlab.outcomes import attempt
-from receiptlab.store import Store
 
 REOPEN = "reopen"
 """The call on the file: every connection ends."""
@@ -51,26 +48,21 @@ class Pair:
         self.model = model()
         self.steps: list[Step] = []
         self.lines: list[dict] = []
-        self.actors: dict[str, Contract] = {}
 
     def __enter__(self) -> Pair:
-        self.folder = tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True)
-        self.path = Path(self.folder.name) / "receipts.db"
-        self.path.write_bytes(_blank(self.contract))
-        self.observer = self._open(None)
+        # Nothing here is about power loss; without the waits for the disk ten times as much can be tried.
+        self.sandbox = Sandbox(self.contract, self.guards, sync=False)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._reopen()
-        self.observer.store.close()
-        self.folder.cleanup()
+        self.sandbox.close()
 
     def step(self, actor: str, call: str, args: dict, fault: str = "") -> Expected:
         """Make the call on both and compare: the answer, the counts, the leases, and every row. Returns what
         the model told. Raises Disagreement."""
         self.steps.append((actor, call, args, fault))
         if call == REOPEN:
-            self._reopen()
+            self.sandbox.reopen()
             self.model.reopen()
             self.lines.append({"actor": actor, "call": call})
             return Expected("read")
@@ -94,9 +86,7 @@ class Pair:
         return told
 
     def _made(self, actor: str, call: str, args: dict, fault: str) -> Expected:
-        if actor not in self.actors:
-            self.actors[actor] = self._open(self.guards)
-        contract = self.actors[actor]
+        contract = self.sandbox.actor(actor)
         on = contract if hasattr(contract, call) else contract.intake
         try:
             with injected(contract.store, fault) if fault else contextlib.nullcontext():
@@ -113,31 +103,12 @@ class Pair:
 
     def _differs(self) -> list[str]:
         """Where the file is not as the model has it."""
-        kept, there = self.model.state(), self.observer
+        kept, there = self.model.state(), self.sandbox.observer
         pairs = [("counts", self.model.counted(), there.counted())]
         pairs.append(("leases", _sorted(self.model.leases()), _sorted(there.leases())))
         for table, select in self.model.STATE.items():
             pairs.append((f"rows of {table}", _sorted(kept[table]), _sorted(there.store.read(select))))
         return [f"{what}: expected {wanted}, got {was}" for what, wanted, was in pairs if wanted != was]
-
-    def _open(self, guards: dict | None) -> Contract:
-        store = Store.open(self.path)
-        # Nothing here is about power; without the waits for the disk ten times as much can be tried.
-        store.db.execute("PRAGMA synchronous = OFF")
-        return self.contract(store, guards)
-
-    def _reopen(self) -> None:
-        for contract in self.actors.values():
-            contract.store.close()
-        self.actors.clear()
-
-
-@cache
-def _blank(contract: type[Contract]) -> bytes:
-    with Store.temporary(contract.SCHEMA) as store:
-        path = store.path
-        store.db.close()
-        return path.read_bytes()
 
 
 def _sorted(rows: list[tuple]) -> list[tuple]:

@@ -1,9 +1,10 @@
-"""A bench for two owners: an original, a copy of its file, and a receiver with a file of its own."""
+"""An experiment on three files: an owner, a copy of its file that was restored beside it, and a receiver."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,14 +24,15 @@ COUNTS = (
     *("copy: results", "copy: receipts", "copy: outbox"),
     "receiver: effects",
 )
-"""What stands in front of a colon is the file, as it does for the tables in `CopyExperiment.files`."""
+"""The file comes before the colon, as it does for the tables in `CopyExperiment.files`."""
 
 
 class OwnerFile:
-    """An owner with its file: the contract, and its sending side."""
+    """An owner's file with its two contracts: the owner and the relay."""
 
     def __init__(self, path: Path) -> None:
         self.store = Store.open(path, timeout_ms=200)
+        weakref.finalize(self, self.store.close)
         self.owner = Owner(self.store)
         self.relay = Relay(self.store)
 
@@ -42,7 +44,7 @@ def backup(store: Store, path: Path) -> None:
 
 
 class CopyExperiment(Experiment):
-    """Runs the steps of one scenario on three files. The copy is there once `take_backup` was called."""
+    """Records the steps of a scenario on the three files. The copy exists after `take_backup`."""
 
     def __init__(self, name: str, title: str, clauses: str, kind: str = "holds") -> None:
         super().__init__(Relay, title, name=name, clauses=clauses, kind=kind, counts=COUNTS)
@@ -52,7 +54,9 @@ class CopyExperiment(Experiment):
         """The connection of whoever restores the copy."""
         self.early = 0
         """How many results the copy had when it went into service."""
-        self.receiver = Receiver(Store.create(self.path.with_name("receiver.db"), Receiver.SCHEMA))
+        store = Store.create(self.path.with_name("receiver.db"), Receiver.SCHEMA)
+        weakref.finalize(self, store.close)
+        self.receiver = Receiver(store)
 
     def counted(self) -> tuple[int, ...]:
         here = self.original.owner.counted()

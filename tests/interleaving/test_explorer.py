@@ -258,13 +258,13 @@ def test_three_that_ask_in_vain_do_not_wake_each_other_for_ever():
 
 @pytest.mark.parametrize("name", ["accept twice, two keys", "execute and close", "register and apply"])
 def test_asking_in_vain_leaves_the_same_rows(name, monkeypatch):
-    rows_of, left = stepping.Stage.rows, set()
+    rows_of, left = stepping.Start.rows, set()
 
     def kept(stage):
         left.add(rows_of(stage))
         return rows_of(stage)
 
-    monkeypatch.setattr(stepping.Stage, "rows", kept)
+    monkeypatch.setattr(stepping.Start, "rows", kept)
     found = []
     for every in (False, True):
         left.clear()
@@ -290,7 +290,7 @@ def test_nothing_is_left_of_the_order_before(monkeypatch):
 
     def looking(explorer, players):
         begin(explorer, players)
-        seen.append(explorer.stage.rows() == explorer.stage.kept)
+        seen.append(explorer.start.rows() == explorer.start.kept)
         assert not any(player.db.in_transaction for player in explorer.players)
 
     monkeypatch.setattr(Explorer, "_begin", looking)
@@ -313,7 +313,7 @@ def test_an_order_alone_on_a_new_file_ends_in_the_same_way(name):
 
 
 def test_a_file_that_is_not_put_back_is_noticed(monkeypatch):
-    monkeypatch.setattr(stepping.Stage, "put_back", lambda stage: None)
+    monkeypatch.setattr(stepping.Start, "put_back", lambda stage: None)
     with pytest.raises(NotRepeatable, match="it was"):
         TWO.explore()
 
@@ -352,10 +352,10 @@ def test_the_rows_are_put_back_to_the_last_one():
         retention.close_and_collect("shop", 0, 2)
 
     with Explorer(Retention, [execute("one"), execute("two")], prepare) as explorer:
-        before = explorer.stage.rows()
+        before = explorer.start.rows()
         explorer.explore()
-        explorer.stage.put_back()
-        assert explorer.stage.rows() == before
+        explorer.start.put_back()
+        assert explorer.start.rows() == before
         assert [len(table) for table in before] == [3, 2, 1]
 
 
@@ -478,7 +478,7 @@ def test_an_order_that_does_not_fit_is_told(interleaving, message):
         with pytest.raises(WrongInterleaving, match=message):
             explorer.rerun(interleaving)
         if len(interleaving) < 5:
-            assert explorer.stage.rows() == explorer.stage.kept  # a call that is given up does not go on
+            assert explorer.start.rows() == explorer.start.kept  # a call that is given up does not go on
         assert explorer.rerun("AAAAAAABBBB").last.counts == (1, 1, 1)
 
 
@@ -512,7 +512,7 @@ def test_two_to_four_callers(number):
 
 def test_every_connection_is_closed_in_the_end():
     with TWO.explorer() as explorer:
-        connections = [explorer.stage.home.db, *(player.db for player in explorer.players)]
+        connections = [explorer.start.observer.store.db, *(player.db for player in explorer.players)]
     for db in connections:
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             db.execute("SELECT 1")
@@ -604,7 +604,7 @@ def test_importing_the_scenarios_does_not_load_greenlet():
 
 def test_a_missing_greenlet_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "greenlet", None)
-    monkeypatch.setattr(schedules, "Stage", None)  # it is told before a file is made
+    monkeypatch.setattr(schedules, "Sandbox", None)  # it is told before a file is made
     with pytest.raises(stepping.NoGreenlet, match="pip install"):
         TWO.explorer()
 
