@@ -122,7 +122,7 @@ class Experiment:
         anomaly: str = "",
         **kwargs: object,
     ) -> Step:
-        """Call any function and record how it ended. `fault` strikes on the store `on` (the first by default)."""
+        """Call any function and record how it ended. `fault` strikes on the store `on`, or `self.store`."""
         with injected(on or self.store, fault) if fault else contextlib.nullcontext():
             outcome = attempt(function, *args, **kwargs)
         return self.note(actor, call, now, outcome, fault=fault, expect=expect, anomaly=anomaly)
@@ -210,11 +210,11 @@ class Experiment:
         return [f"{step.outcome}: {step.why}" if step.why else step.outcome for step in self.record.steps]
 
     def differences(self) -> list[str]:
-        """Where the steps so far differ from the lab's case of the same title. Raises CaseError when there is
-        no case of this title."""
+        """Where the steps so far differ from the lab's case of the same title and contract. Raises CaseError
+        when there is none."""
         from receiptlab.experiment.library import titled
 
-        case, found = titled(self.record.head["title"]), []
+        case, found = titled(self.contract.NAME, self.record.head["title"]), []
         if len(case.calls) != len(self.record.steps):
             found.append(f"{len(self.record.steps)} steps; the case {case.name} has {len(case.calls)} calls")
         for call, step in zip(case.calls, self.record.steps, strict=False):
@@ -340,7 +340,9 @@ class Actor:
         unknown = [name for name in named if name not in wanted]
         missing = [name for name in wanted if name not in known and name not in named]
         if unknown or missing:
-            wrong = f"has no argument {unknown[0]!r}" if unknown else f"needs the argument {missing[0]!r}"
+            wrong = (
+                f"has no argument {', '.join(unknown)}" if unknown else f"still needs {', '.join(missing)}"
+            )
             raise TypeError(f"{call} {wrong}; it takes {', '.join(wanted)}")
         return {name: named[name] if name in named else known[name] for name in wanted}
 

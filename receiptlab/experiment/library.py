@@ -45,9 +45,9 @@ def load(name: str) -> Case:
     raise CaseError(f"there is no case {name}; `python -m receiptlab list` shows all")
 
 
-def titled(title: str) -> Case:
-    """The lab's case of this title. Raises CaseError when there is none."""
+def titled(contract: str, title: str) -> Case:
+    """The lab's case of this contract and title. Raises CaseError when there is none."""
     for case in own_cases():
-        if case.title == title:
+        if (case.contract, case.title) == (contract, title):
             return case
-    raise CaseError(f"there is no case titled {title!r}; `receiptlab list` shows all")
+    raise CaseError(f"{contract} has no case titled {title!r}; `receiptlab list` shows all")

@@ -1,4 +1,4 @@
-"""A sandbox: a database file in a temporary folder, with a connection for each actor and one that observes."""
+"""A sandbox: a database file in a temporary folder, and a connection to it for each actor."""
 
 from __future__ import annotations
 
