@@ -1,4 +1,4 @@
-"""The ablation matrix: each guard taken out, one at a time, and every case played again (O-17, H-7)."""
+"""Mutation tests of the guards: remove one guard at a time and play every case again (O-17, H-7)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Guard = tuple[str, str]
 
 @dataclass(frozen=True)
 class Ablation:
-    """What was noticed. A pair (guard, case) in `noticed`: without the guard the case came out
-    otherwise. In `named`: the case expects an answer that this guard gives."""
+    """What the cases noticed. A pair (guard, case) is in `noticed` when the case ended differently without the
+    guard, and in `named` when the case expects an answer that this guard gives."""
 
     contract: str
     guards: tuple[Guard, ...]
@@ -26,7 +26,7 @@ class Ablation:
 
 
 def ablate(contract: str, every: bool = False) -> Ablation:
-    """Take each guard out and play the contract's cases again.
+    """Remove each guard in turn and play the contract's cases again.
 
     A guard that let every call of a case pass cannot change that case by its absence, so these
     plays are left out; `every` plays them too, and takes several times as long.

@@ -51,7 +51,7 @@ class CopyExperiment(Experiment):
         self.original = OwnerFile(self.path)
         self.copy: OwnerFile | None = None
         self.operator: OwnerFile | None = None
-        """The connection of whoever restores the copy."""
+        """The operator's connection to the copy."""
         self.early = 0
         """How many results the copy had when it went into service."""
         store = Store.create(self.path.with_name("receiver.db"), Receiver.SCHEMA)
@@ -72,7 +72,7 @@ class CopyExperiment(Experiment):
         return super().files() | copy | {"receiver": self.receiver.store.db}
 
     def identity(self, party: OwnerFile, instance: str, now: int, actor: str = "operator") -> Step:
-        """The party asks the receiver for a writer identity, and writes by it from now on."""
+        """The receiver gives this file a writer identity, and the file writes under it from now on."""
 
         def ask() -> Writer:
             writer = self.receiver.register(SHOP, instance, now)
@@ -82,7 +82,7 @@ class CopyExperiment(Experiment):
         return self.step(actor, "register", now, ask, expect={"outcome": "accepted"})
 
     def prepared(self, *works: str) -> None:
-        """Work is there and leased to worker-a, and the original has its identity."""
+        """The original has its identity, and worker-a holds leases on the work."""
         self.identity(self.original, "host-1", 0)
         for work in works or ("order-17",):
             call = {"scope": SHOP, "work": work, "revision": 1, "epoch": 1, "policy": "policy-1", "now": 0}
@@ -105,7 +105,7 @@ class CopyExperiment(Experiment):
     def accept(
         self, party: OwnerFile, who: str, key: str, now: int, expect: dict | None, **other: object
     ) -> Step:
-        """A worker sends its result for the claim that it had before the backup."""
+        """A worker sends its result for a claim from before the backup."""
         call = {"scope": SHOP, "work": "order-17", "actor": "worker-a", "key": key, "revision": 1, "epoch": 1}
         call |= {"policy": "policy-1", "fence": 1, "result_digest": sha256(f"result {key}"), "now": now}
         anomaly = other.pop("anomaly", "")
@@ -122,8 +122,8 @@ class CopyExperiment(Experiment):
         receive: Callable | None = None,
         **more: object,
     ) -> Step:
-        """A party sends what it owes; `receive` stands for the receiver where it is another one. The step is
-        refused where a message was, unknown where an attempt failed, and failed where nothing got there."""
+        """Send the pending messages of one file. `receive` replaces the receiver. The step is refused when a
+        message was refused, unknown when an attempt failed, and failed when nothing reached the receiver."""
         told = {key: more.pop(key) for key in ("keyed", "look_up", "max_attempts") if key in more}
         to = receive or to_file(party.relay, self.receiver, now)
         sent = party.relay.send(to, 10, now, **told)
@@ -145,7 +145,7 @@ class CopyExperiment(Experiment):
 
 
 def sides(run: Run) -> tuple[Run, Run]:
-    """The run as each of the two owners could tell it: its own steps, with its own counts."""
+    """The run as each of the two owners sees it: its own steps, with its own counts."""
     return _side(run, "original", slice(0, 3)), _side(run, "copy", slice(3, 6))
 
 
@@ -161,7 +161,7 @@ def _side(run: Run, word: str, counts: slice) -> Run:
 
 
 def _leases(step: Step, word: str) -> tuple[Lease, ...]:
-    """The leases of one side. Before there is a copy, the original's are its own past as well."""
+    """The leases of one side. Before there is a copy, the original's leases are the copy's past too."""
     copied = {lease for lease in step.leases if lease.on.startswith("copy of ")}
     if word == "original" or not copied:
         return tuple(lease for lease in step.leases if lease not in copied)

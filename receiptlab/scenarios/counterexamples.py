@@ -1,6 +1,6 @@
-"""Counterexamples: the naive versions, and the owner with its checks in the wrong order.
+"""Counterexamples: naive versions of accept, and the owner with its checks in the wrong order.
 
-Each breaks, with an exact outcome. A test fails if one stops breaking or breaks in another way.
+Each one breaks with an exact outcome. A test fails when one stops breaking or breaks in another way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _is(outcome: str, *counts: int, **more: object) -> dict:
 
 
 def two_transactions() -> Run:
-    """The process ends between the result and its receipt. The retry finds no receipt."""
+    """The process dies between the result and its receipt. The retry finds no receipt."""
     lab = Experiment(
         Naive,
         "result and receipt in two transactions",
@@ -56,7 +56,7 @@ def two_transactions() -> Run:
 
 
 def send_after_commit() -> Run:
-    """The process ends between the commit and the message. The retry is answered from the receipt."""
+    """The process dies between the commit and the message. The retry is answered from the receipt."""
     lab = Experiment(
         Naive,
         "the message is written after the commit",
@@ -104,10 +104,10 @@ def no_key() -> Run:
 
 
 def look_then_write() -> Run:
-    """Two tries of one call look for the receipt before either has written it."""
+    """Two attempts of one call check for the receipt before either has written it."""
     lab = Experiment(
         Naive,
-        "the look for a receipt stands outside the transaction",
+        "the check for a receipt is outside the transaction",
         name="look-then-write",
         clauses="O-4",
         kind="breaks",
@@ -132,9 +132,9 @@ def look_then_write() -> Run:
 
 
 def key_alone() -> Run:
-    """The key comes back with another result and is answered from the receipt of the first."""
+    """The key is reused with another result, and the call is answered from the first one's receipt."""
     lab = Experiment(
-        Naive, "the receipt is found by its key alone", name="key-alone", clauses="O-13", kind="breaks"
+        Naive, "the receipt is found by its key only", name="key-alone", clauses="O-13", kind="breaks"
     )
     service, call = Naive(lab.store), naive.accept_by_key_alone
     lab.step("worker-a", "accept", 120, call, service, "key-1", ONE, expect=_is("accepted", 1, 1, 1))
@@ -153,7 +153,7 @@ def key_alone() -> Run:
 
 
 def lease_checked_by_the_worker() -> Run:
-    """A worker looks at its lease, is held up, and writes after another has taken over and finished."""
+    """A worker checks its lease, is delayed, and writes after another worker has taken over and finished."""
     lab = Experiment(
         Naive,
         "the worker checks its own lease, then writes",
@@ -180,10 +180,10 @@ def lease_checked_by_the_worker() -> Run:
 
 
 def receipt_before_authority() -> Run:
-    """The owner's own guards, with the look for a receipt moved to the front."""
+    """The owner's own guards, with the check for a receipt moved to the front."""
     lab = Experiment(
         Owner,
-        "the saved receipt is looked for before authority",
+        "the saved receipt is returned before authority is checked",
         name="receipt-before-authority",
         clauses="O-9",
         kind="breaks",

@@ -1,5 +1,5 @@
-"""The nine crash points of intake and work (C-1 to C-9): a real process ends there, and the file is
-opened anew. The steps after the death are the recovery."""
+"""The nine crash points of intake and work (C-1 to C-9): a real process dies there, and the file is
+reopened. The steps after that are the recovery."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def complete(lab: Experiment, worker: str, now: int, fence: int, expect: dict, w
 
 
 def look(lab: Experiment, work: int = 1, **answer: object) -> Step:
-    """The auditor looks at the row."""
+    """The auditor reads the row."""
     expect = {"outcome": "read", "answer": answer}
     return lab.step("auditor", "get", None, lab.observer.get, work, expect=expect)
 
@@ -58,7 +58,7 @@ AGAIN = {"outcome": "refused", "reason": "already-done"}
 
 
 def before_the_intake_batch() -> Run:
-    """A consumer dies after it classified, before its batch (C-1)."""
+    """A consumer dies after classifying an item and before its batch (C-1)."""
     lab = _lab("before-the-intake-batch", "after classify, before the intake batch", "C-1")
     lab.die("consumer", "deliver", DELIVERY | {"now": 100}, "after_guards", [0, 0, 0, 0, 0, 0])
     deliver(lab, 110, "first-seen", [1, 0, 0, 0, 0, 1])
@@ -66,7 +66,7 @@ def before_the_intake_batch() -> Run:
 
 
 def source_not_told() -> Run:
-    """A consumer dies after its batch, before it tells the source (C-2)."""
+    """A consumer dies after its batch and before it acknowledges the source (C-2)."""
     lab = _lab("source-not-told", "intake batch committed, source not acknowledged", "C-2")
     lab.die("consumer", "deliver", DELIVERY | {"now": 100}, "after_commit", [1, 0, 0, 0, 0, 1])
     deliver(lab, 110, "redelivered", [1, 0, 0, 0, 0, 1])
@@ -83,7 +83,7 @@ def during_the_intake_batch() -> Run:
 
 
 def after_a_reservation() -> Run:
-    """A worker dies at each point of a reservation, at last with the item in its hands (C-4)."""
+    """A worker dies at each failpoint of a reservation, the last time while it holds the item (C-4)."""
     lab = _lab("after-a-reservation", "after reserve, before the work ends", "C-4")
     deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
     for number, point in enumerate(failpoints_of(Work, "reserve"), 1):
@@ -117,7 +117,7 @@ def work_done_and_not_sent() -> Run:
 
 
 def during_the_completing_batch() -> Run:
-    """A worker dies at each point of its completing batch; the row says whether it committed (C-6)."""
+    """A worker dies at each failpoint of its completing batch. The row shows whether it committed (C-6)."""
     lab = _lab("during-the-completing-batch", "during the completing batch", "C-6")
     deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
     take(lab, "worker-a", 100, {"works": [1], "fences": [1]}, hold_for=10_000)
@@ -131,7 +131,8 @@ def during_the_completing_batch() -> Run:
 
 
 def completed_and_not_drained() -> Run:
-    """A worker dies after its completing batch; the message is pending, the item is not taken again (C-7)."""
+    """A worker dies after its completing batch. The message is pending, and nobody takes the item again
+    (C-7)."""
     lab = _lab("completed-and-not-drained", "completing batch committed, outbox not drained", "C-7")
     deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
     take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
@@ -149,7 +150,7 @@ def completed_and_not_drained() -> Run:
 
 
 def zombie() -> Run:
-    """A worker hangs before its completing batch, is taken for dead, and goes on (C-8)."""
+    """A worker hangs before its completing batch, is presumed dead, and then continues (C-8)."""
     lab = _lab("zombie", "a zombie commits after its claim was reclaimed", "C-8")
     deliver(lab, 0, "first-seen", [1, 0, 0, 0, 0, 1])
     take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
@@ -160,7 +161,7 @@ def zombie() -> Run:
         told = child.go().expect("CALLING").outcome()
     outcome = Outcome(told["word"], told["reason"], tuple(told["fields"]))
     lost = LOST | {"fields": ["fence"], "counts": [1, 0, 0, 2, 0, 1]}
-    note = "it still believes that it is 200"
+    note = "its clock still says 200"
     lab.note("worker-a", "complete", 200, outcome, expect=lost, note=note)
     complete(lab, "worker-b", 1_200, 2, DONE)
     look(lab, state="done", reference="result of worker-b", history=["expired", "done"])
@@ -168,7 +169,8 @@ def zombie() -> Run:
 
 
 def during_a_sweep() -> Run:
-    """A sweeper dies at each point of its second chunk; the first one stays, the next sweep goes on (C-9)."""
+    """A sweeper dies at each failpoint of its second chunk. The first chunk stays, and the next sweep
+    continues (C-9)."""
     lab = _lab("during-a-sweep", "during a sweep", "C-9")
     for number in range(1, 5):
         deliver(lab, number, "first-seen", [number, 0, 0, 0, 0, number], f"message-{number}")
@@ -186,7 +188,7 @@ def during_a_sweep() -> Run:
 
 
 def sweep_lease(lab: Experiment, who: str, now: int, token: int) -> None:
-    """A sweeper gets its lease, with this token."""
+    """A sweeper acquires its lease, with this token."""
     given = {"outcome": "accepted", "answer": {"token": token}}
     lab.step(who, "acquire_sweep", now, lab.observer.acquire_sweep, who, now, expect=given)
 
@@ -210,7 +212,7 @@ SCENARIOS = (
 
 
 def recovery(runs: Iterable[Run]) -> list[dict[str, object]]:
-    """One row a run: where the process ended, what was durable then, and how it ended, as the run shows."""
+    """One row per run: where the process died, what was durable then, and what the recovery reached."""
     return [_row(run) for run in runs]
 
 
@@ -221,7 +223,7 @@ def _row(run: Run) -> dict[str, object]:
     return {
         "clause": run.clauses[0],
         "crash point": run.title,
-        "processes ended": len(ended),
+        "processes killed": len(ended),
         "durable then": " or ".join(durable),
         "after recovery": counted(run, run.last),
         "as expected": "yes" if run.held else "NO",
@@ -229,6 +231,6 @@ def _row(run: Run) -> dict[str, object]:
 
 
 def counted(run: Run, step: Step) -> str:
-    """What the file held after a step, in words; what is nought is left out."""
+    """What the file holds after a step, in words. Zero counts are left out."""
     told = [f"{count} {name}" for name, count in zip(run.count_names, step.counts, strict=True) if count]
     return ", ".join(told) or "nothing"

@@ -1,4 +1,5 @@
-"""The database file file: made once, opened only if it is one, written in one way (F-1, F-2, F-3, F-5)."""
+"""The database file: created once, opened only if the lab made it, written in one way (F-1, F-2, F-3,
+F-5)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ VERSIONS = {
 
 
 def _note(record: Recorder, call: str, outcome: Outcome, wanted: str) -> None:
-    """One step without counts; `wanted` is the outcome with its reason that is expected."""
+    """Record one step without counts. `wanted` is the expected outcome with its reason."""
     word, _, reason = wanted.partition(" ")
     expect = {"outcome": word, "reason": reason}
     wrong = mismatches(expect, "", outcome, ())
@@ -42,8 +43,10 @@ def _close(outcome: Outcome) -> Outcome:
 
 
 def created_once() -> Run:
-    """A path that is taken is never written to (F-1)."""
-    record = Recorder("a database file is never made over something", name="created-once", clauses=("F-1",))
+    """A path where something exists is never written to (F-1)."""
+    record = Recorder(
+        "creating a database file never overwrites anything", name="created-once", clauses=("F-1",)
+    )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "receipts.db"
         _note(record, "create", _close(attempt(Store.create, path, SCHEMA)), "accepted")
@@ -64,9 +67,9 @@ def _other(path: Path, application_id: int, version: int) -> None:
 
 
 def only_database_files_are_opened() -> Run:
-    """Everything that is no database file is refused by name and left as it is (F-2)."""
+    """Any file that the lab didn't make is refused by name and left unchanged (F-2)."""
     record = Recorder(
-        "only a database file is opened", name="only-database-files-are-opened", clauses=("F-2",)
+        "only the lab's database files are opened", name="only-database-files-are-opened", clauses=("F-2",)
     )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         here = Path(folder)
@@ -91,10 +94,8 @@ def only_database_files_are_opened() -> Run:
 
 
 def one_way_to_write() -> Run:
-    """The settings of a connection, and a transaction that ends badly in three ways (F-3)."""
-    lab = Experiment(
-        Owner, "settings, and transactions that end badly", name="one-way-to-write", clauses="F-3"
-    )
+    """The settings of a connection, and three transactions that fail (F-3)."""
+    lab = Experiment(Owner, "settings, and transactions that fail", name="one-way-to-write", clauses="F-3")
     for pragma, wanted in {
         "journal_mode": "wal",
         "synchronous": 2,

@@ -1,4 +1,4 @@
-"""Power cuts and failing disks, on the life of an owner (H-4, H-5). Other contracts: `make hazards`."""
+"""Power cuts and failing disks under an owner's workload (H-4, H-5). Other contracts: `make hazards`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from receiptlab.outcomes import Outcome, mismatches
 
 
 def owner_workload() -> list[Workload]:
-    """The calls of an owner that are cut off and made to fail, as `powercut.run` takes them."""
+    """The owner's workload that is cut off and made to fail."""
     return [workload for workload in lives() if workload.name == "owner"]
 
 
 def _recorded(name: str, title: str, clause: str, kind: str, rows: Iterable[Mapping], wanted) -> Run:
-    """A step a row: what the states or the failures came to."""
+    """Record one step per row: what happened in the crash states, or under the failures."""
     record = Recorder(title, name=name, clauses=(clause,), contract="owner", kind=kind)
     for row in rows:
         about = {key: value for key, value in row.items() if key not in ("hazard", "contract", "setting")}
@@ -30,7 +30,7 @@ def _recorded(name: str, title: str, clause: str, kind: str, rows: Iterable[Mapp
 
 
 def power_cut_with_every_sync() -> Run:
-    """The power is cut at each point of an owner's life; every wait for the disk is kept (H-4)."""
+    """The power is cut at each point of an owner's workload, with every sync in place (H-4)."""
     rows = powercut.run("small", settings=powercut.HOLDS, of=owner_workload())
     title = "the power is cut at every point, with every sync"
     kept = {"violations": 0, "lost": 0, "damaged": 0, "half": 0, "back": 0}
@@ -38,7 +38,7 @@ def power_cut_with_every_sync() -> Run:
 
 
 def power_cut_with_fewer_syncs() -> Run:
-    """The same with settings that wait less often: acknowledged calls are lost, and worse (H-4)."""
+    """The same with settings that sync less often. Acknowledged calls are lost, and worse (H-4)."""
     rows = powercut.run("small", settings=powercut.BREAKS, of=owner_workload())
     title = "the power is cut at every point, with fewer syncs"
 
@@ -51,7 +51,7 @@ def power_cut_with_fewer_syncs() -> Run:
 
 
 def disk_that_fails() -> Run:
-    """Each write, sync, truncate and open of an owner's life fails, once and for good (H-5)."""
+    """Each write, sync, truncate and open of an owner's workload fails, once and then for good (H-5)."""
     rows = diskfault.run("small", of=owner_workload())
     told = {"violations": 0}
     return _recorded(

@@ -1,5 +1,5 @@
-"""What can happen to the database file from outside: a fork, a second name, lost rights, damage (F-7, F-10
-to F-12)."""
+"""What can happen to a database file from outside: a fork, a second name, missing permissions, damage (F-7,
+F-10 to F-12)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _folder() -> Iterator[Path]:
 
 
 def one_process() -> Run:
-    """A store is used in a forked child, and handed to another process (F-7). Needs a system with fork."""
+    """A store is used in a forked child and handed to another process (F-7). Needs a system with fork."""
     record = Recorder("a store is used in another process", name="one-process", clauses=("F-7",))
     with _folder() as folder:
         path = folder / "receipts.db"
@@ -80,7 +80,7 @@ def second_name() -> Run:
 
 @contextlib.contextmanager
 def _no_writing() -> Iterator[None]:
-    """As if nothing could be written: an administrator would not notice missing rights."""
+    """Pretend that nothing can be written. Missing permissions don't stop an administrator."""
     real = database_file._may
     database_file._may = lambda path, how: not how & os.W_OK and real(path, how)
     try:
@@ -90,8 +90,8 @@ def _no_writing() -> Iterator[None]:
 
 
 def read_only() -> Run:
-    """A file that can't be written is read (F-11)."""
-    record = Recorder("a file that can't be written is read", name="read-only", clauses=("F-11",))
+    """A file without write permission is read (F-11)."""
+    record = Recorder("a file without write permission is read", name="read-only", clauses=("F-11",))
     with _folder() as folder:
         path = folder / "receipts.db"
         with Store.create(path, SCHEMA) as store:

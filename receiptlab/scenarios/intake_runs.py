@@ -40,7 +40,7 @@ def identity_in_two_processes() -> Run:
 
 
 def crash_before_the_batch() -> Run:
-    """A process classifies, and dies before its intake batch: nothing is durable (C-1)."""
+    """A process classifies an item and dies before its batch: nothing is durable (C-1)."""
     lab = Experiment(
         Intake,
         "a process dies between classification and batch",
@@ -53,7 +53,7 @@ def crash_before_the_batch() -> Run:
 
 
 def crash_before_the_source_is_told() -> Run:
-    """The batch is committed, and the process dies before it tells the source (C-2)."""
+    """The batch is committed, and the process dies before it acknowledges the source (C-2)."""
     lab = Experiment(
         Intake, "a process dies after its batch", name="crash-before-the-source-is-told", clauses="C-2"
     )
@@ -63,7 +63,7 @@ def crash_before_the_source_is_told() -> Run:
 
 
 def crash_during_the_batch() -> Run:
-    """A process dies at each point inside its batch: all of it or none (C-3)."""
+    """A process dies at each failpoint inside its batch: all of it is durable, or none (C-3)."""
     lab = Experiment(Intake, "a process dies inside its batch", name="crash-during-the-batch", clauses="C-3")
     for number, point in enumerate(failpoints_of(Intake, "deliver")[1:-1]):
         _die(lab, point, 100 + number, [0, 0, 0])
@@ -81,9 +81,10 @@ def _again(lab: Experiment, now: int, outcome: str, found: str, counts: list[int
 
 
 def one_batch_with_domain_rows() -> Run:
-    """Receipt, the consumer's own row and the outbox row: a batch that fails leaves none (I-4)."""
+    """A batch writes a receipt, the consumer's own row and an outbox row. If it fails, it leaves none
+    (I-4)."""
     lab = Experiment(
-        Intake, "a consumer's batch, failed and then whole", name="one-batch-with-domain-rows", clauses="I-4"
+        Intake, "a consumer's batch fails, then succeeds", name="one-batch-with-domain-rows", clauses="I-4"
     )
     lab.store.db.execute("CREATE TABLE letter (identity TEXT NOT NULL, subject TEXT NOT NULL) STRICT")
     intake = Intake(lab.store)
@@ -115,15 +116,15 @@ def _letters(lab: Experiment) -> Outcome:
 
 
 def erased_bytes_on_disk() -> Run:
-    """The file and its WAL are read as bytes: before the erasure, after it, and after scrub (I-12)."""
+    """The bytes of the file and its WAL, before an erasure, after it, and after scrub (I-12)."""
     lab = Experiment(
-        Intake, "an erased key, looked for in the bytes", name="erased-bytes-on-disk", clauses="I-12"
+        Intake, "an erased key is searched for in the bytes", name="erased-bytes-on-disk", clauses="I-12"
     )
     named = NAME | {"key": SECRET}
     lab.step("consumer", "deliver", 100, lab.observer.deliver, **DELIVERY | {"key": SECRET}, now=100)
-    lab.note("auditor", "look for the key", None, _found(lab), expect=_in(True))
+    lab.note("auditor", "search for the key", None, _found(lab), expect=_in(True))
     lab.step("operator", "erase_identity", 200, lab.observer.erase_identity, **named, now=200)
-    lab.note("auditor", "look for the key", None, _found(lab), expect=_in(True))
+    lab.note("auditor", "search for the key", None, _found(lab), expect=_in(True))
     with lab.store.again() as reader:
         reader.db.execute("PRAGMA busy_timeout = 0")
         reader.db.execute("BEGIN")
@@ -132,7 +133,7 @@ def erased_bytes_on_disk() -> Run:
         lab.step("operator", "scrub beside a reader", None, lab.observer.scrub, expect=_done(False))
         reader.db.execute("ROLLBACK")
     lab.step("operator", "scrub", None, lab.observer.scrub, expect=_done(True))
-    lab.note("auditor", "look for the key", None, _found(lab), expect=_in(False))
+    lab.note("auditor", "search for the key", None, _found(lab), expect=_in(False))
     return lab.run
 
 
@@ -151,7 +152,7 @@ def _done(done: bool) -> dict:
 
 
 def _found(lab: Experiment) -> Outcome:
-    """Another process reads the bytes: reading them here would cost this one its locks."""
+    """Read the bytes in another process: reading them in this one would drop its locks."""
     code = (
         "import pathlib, sys; files = map(pathlib.Path, sys.argv[2:]); "
         "print(any(sys.argv[1].encode() in file.read_bytes() for file in files), end='')"
@@ -161,8 +162,8 @@ def _found(lab: Experiment) -> Outcome:
 
 
 def traces(store: Store, words: Iterable[str]) -> list[str]:
-    """Every "table.column" of the file that has one of the words in some row. It asks the schema for the
-    tables, so that a new one is searched too."""
+    """Every "table.column" of the file in which some row has one of the words. The tables come from the
+    schema, so a new table is searched too."""
     found = []
     for (table,) in store.read("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"):
         columns = [name for (name,) in store.read("SELECT name FROM pragma_table_info(?)", (table,))]
@@ -177,8 +178,8 @@ def traces(store: Store, words: Iterable[str]) -> list[str]:
 
 
 def erasure_leaves_no_trace() -> Run:
-    """Every column of every table is searched for a tenant's names and identities, before its erasure and
-    after it (I-15). Another tenant uses the same namespace, and keeps its rows."""
+    """Every column of every table is searched for a tenant's names and identities, before and after its
+    erasure (I-15). Another tenant uses the same namespace and keeps its rows."""
     lab = Experiment(
         Work,
         "a tenant is erased, and every table is searched",
@@ -217,15 +218,15 @@ def erasure_leaves_no_trace() -> Run:
 
 
 def _search(lab: Experiment, words: Iterable[str], expected: list[str]) -> None:
-    """Note where the words are found."""
+    """Record where the words are found."""
     outcome = Outcome("read", answer={"found in": traces(lab.store, words)})
     expect = {"outcome": "read", "answer": {"found in": expected}}
     lab.note("auditor", "search every table", None, outcome, expect=expect)
 
 
 def volatile_fields() -> Run:
-    """A provider counts its attempts in the body. Over the bytes each retry is a collision; over the content
-    that the consumer chose it is a redelivery, and only a real change counts (I-18)."""
+    """A provider counts its attempts in the body. A digest over the bytes makes each retry a collision. A
+    digest over the fields that the consumer chose makes it a redelivery, and only a real change counts (I-18)."""
     lab = Experiment(
         Intake, "a webhook that counts its attempts is sent again", name="volatile-fields", clauses="I-18"
     )
@@ -246,7 +247,7 @@ def volatile_fields() -> Run:
 
 
 def guessable_key() -> Run:
-    """Every customer number is tried until one gives the identity that an erasure left (I-13)."""
+    """Every customer number is tried until one gives the identity that an erasure left behind (I-13)."""
     lab = Experiment(
         Intake,
         "an erased customer number is found again",
@@ -272,8 +273,8 @@ def guessable_key() -> Run:
 
 
 def refusals_of_misuse() -> Run:
-    """Staging outside a transaction, and with a handle of another store (I-4, I-6)."""
-    lab = Experiment(Intake, "staging where it has no place", name="refusals-of-misuse", clauses="I-4 I-6")
+    """Staging outside a transaction, and with a handle from another store (I-4, I-6)."""
+    lab = Experiment(Intake, "staging in the wrong place", name="refusals-of-misuse", clauses="I-4 I-6")
     mine, other = lab.observer, Experiment(Intake, "another store", name="other", clauses="I-6")
     seen = mine.classify(**NAME, digest=DELIVERY["digest"])
     outside = attempt(mine.stage_first, mine.store.db, seen, "", **HORIZONS, now=100)

@@ -1,4 +1,4 @@
-"""What `interleavings` and `racing_mistakes` come to, as rows and as runs (H-6)."""
+"""The results of `interleavings` and `racing_mistakes`, as table rows and as runs (H-6)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import cache
 from receiptlab.experiment.run import Recorder, Run
 from receiptlab.interleaving.findings import SERIALIZABLE, Explored
 from receiptlab.outcomes import Outcome, mismatches
-from receiptlab.scenarios.interleavings import PAIRS, Experiment
+from receiptlab.scenarios.interleavings import PAIRS, Race
 from receiptlab.scenarios.racing_mistakes import PLANTED
 
-# For two calls that are one transaction each the number can be counted by hand. Whoever is first has the lock
-# from its BEGIN to its COMMIT; the other asks for it after any of the statements in between, or does not, and
-# then goes on alone. So a call of n statements gives n interleavings: accept has 7, and 7 + 7 are 14.
+# For two calls of one transaction each, the number can be counted by hand. The first caller has the lock from
+# its BEGIN to its COMMIT. The other one asks for it after any statement in between, or not at all, and runs
+# afterwards. So a call of n statements gives n interleavings: accept has 7, and 7 + 7 are 14.
 EXPECTED = {
     "accept twice, one key": {"serializable": 14},
     "accept twice, two keys": {"serializable": 14},
@@ -54,18 +54,19 @@ EXPECTED = {
     "execute without the guard closed": {"serializable": 6, "wrong": 5},
     "complete without the guard of the state": {"duplicated": 16},
 }
-"""For each experiment how many interleavings come to which verdict."""
+"""The number of interleavings with each verdict, for each race."""
 
 
 @cache
 def explored(name: str) -> Explored:
-    """Every interleaving of the experiment of this name; explored once in a process. KeyError for another name."""
+    """Every interleaving of the race of this name, explored once per process. Raises KeyError for another
+    name."""
     return {each.name: each for each in (*PAIRS, *PLANTED)}[name].explore()
 
 
-def rows(experiments: Iterable[Experiment]) -> list[dict[str, object]]:
-    """A row an experiment: its contract, how many interleavings there are, how many came to which verdict, and the
-    first one that is not safe."""
+def rows(experiments: Iterable[Race]) -> list[dict[str, object]]:
+    """One row per race: its contract, the number of interleavings in total and with each verdict, and the
+    first one that is not serializable."""
     table = []
     for experiment in experiments:
         found = explored(experiment.name)
@@ -79,13 +80,15 @@ def rows(experiments: Iterable[Experiment]) -> list[dict[str, object]]:
             "contract": found.contract,
             "interleavings": len(found.interleavings),
         }
-        table.append(told | found.classes | {"first that is not safe": harmful[0] if harmful else "–"})
+        table.append(
+            told | found.classes | {"first that is not serializable": harmful[0] if harmful else "–"}
+        )
     return table
 
 
 def witness(name: str) -> Run:
-    """The first order of an experiment that is not safe, run again step by step; the first of all where every
-    one is safe."""
+    """The first interleaving of a race that is not serializable, run again step by step. Where all are, the
+    first of all."""
     found = explored(name)
     harmful = [
         interleaving.interleaving
@@ -97,8 +100,8 @@ def witness(name: str) -> Run:
         return explorer.rerun(harmful[0] if harmful else found.interleavings[0].interleaving)
 
 
-def _record(name: str, title: str, kind: str, experiments: Iterable[Experiment]) -> Run:
-    """A step an experiment. One whose callers never met proves nothing, and is not as expected."""
+def _record(name: str, title: str, kind: str, experiments: Iterable[Race]) -> Run:
+    """One step per race. A race whose callers never met proves nothing and counts as wrong."""
     record = Recorder(title, name=name, clauses=("H-6",), contract="interleavings", kind=kind)
     for experiment in experiments:
         found = explored(experiment.name)
@@ -127,7 +130,8 @@ def _record(name: str, title: str, kind: str, experiments: Iterable[Experiment])
 
 
 def contracts_in_every_interleaving() -> Run:
-    """Two calls of each contract that race, in every interleaving of their statements: each is safe (H-6)."""
+    """Two calls of each contract race, in every interleaving of their statements. All are serializable
+    (H-6)."""
     two = [experiment for experiment in PAIRS if len(experiment.callers) == 2]
     return _record(
         "contracts-in-every-interleaving", "every interleaving of two calls that race", "holds", two
@@ -135,7 +139,7 @@ def contracts_in_every_interleaving() -> Run:
 
 
 def mistakes_in_every_interleaving() -> Run:
-    """Mistakes that only some interleavings show, planted: each is found (H-6)."""
+    """Planted mistakes that only some interleavings show. Each is found (H-6)."""
     return _record(
         "mistakes-in-every-interleaving", "every interleaving of calls with a mistake", "breaks", PLANTED
     )

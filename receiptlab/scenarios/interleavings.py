@@ -1,7 +1,7 @@
-"""Calls that race, in every interleaving of their statements (H-6): what the contracts promise, and what breaks.
+"""Races: calls of a contract in every interleaving of their statements (H-6).
 
-An experiment is a handful of callers, the file that they begin with, and a judge that says which endings
-are allowed. `PAIRS` has the contracts, `PLANTED` the naive versions and the contracts without a guard.
+A race has a few callers, the file that they begin with, and a judge that says which endings are allowed.
+`PAIRS` holds races between calls of the contracts. `racing_mistakes.PLANTED` holds those that break.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from receiptlab.values import sha256
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """Callers, the file that they begin with, and which endings are allowed. `whole` says that each call is
-    one transaction, so that every interleaving must end as the calls one after another do."""
+class Race:
+    """Callers, the file that they begin with, and the endings that are allowed. `whole` says that each call
+    is one transaction, so every interleaving must end as some serial order of the calls does."""
 
     name: str
     contract: type[Contract]
@@ -35,7 +35,7 @@ class Experiment:
     whole: bool = True
 
     def explorer(self, judged: bool = True, every_retry: bool = False) -> Explorer:
-        """An explorer of it. Without its judge, what the calls come to one after another is allowed."""
+        """An explorer of this race. Without its judge, the endings of the serial orders are allowed."""
         return Explorer(
             self.contract,
             self.callers,
@@ -47,14 +47,14 @@ class Experiment:
         )
 
     def explore(self) -> Explored:
-        """Every interleaving of it."""
+        """Run every interleaving."""
         with self.explorer() as explorer:
             return explorer.explore()
 
 
 def among(effects: int, *endings: tuple) -> Judge:
-    """A judge that allows these endings: how often `accepted` was answered, and the counts. `effects` is the
-    place of the count that must not go above what is allowed: there a thing happened twice."""
+    """A judge that allows these endings: the number of accepted answers, then the counts. `effects` is the
+    index of the count that shows a duplicated effect when it is above every allowed ending."""
     most = max(ending[1:][effects] for ending in endings)
 
     def judge(counts: tuple[int, ...], outcomes: Outcomes) -> str:
@@ -98,10 +98,10 @@ _KEY_1, _RETRY, _KEY_2 = (
 )
 
 OWNER = (
-    Experiment("accept twice, one key", Owner, (_KEY_1, _RETRY), _leased, _ONE_RESULT),
-    Experiment("accept twice, two keys", Owner, (_KEY_1, _KEY_2), _leased, _ONE_RESULT),
-    Experiment("accept three times", Owner, (_KEY_1, _RETRY, _KEY_2), _leased, _ONE_RESULT),
-    Experiment("claim twice", Owner, (_claim("worker-a"), _claim("worker-b")), _added, _ONE_LEASE),
+    Race("accept twice, one key", Owner, (_KEY_1, _RETRY), _leased, _ONE_RESULT),
+    Race("accept twice, two keys", Owner, (_KEY_1, _KEY_2), _leased, _ONE_RESULT),
+    Race("accept three times", Owner, (_KEY_1, _RETRY, _KEY_2), _leased, _ONE_RESULT),
+    Race("claim twice", Owner, (_claim("worker-a"), _claim("worker-b")), _added, _ONE_LEASE),
 )
 
 
@@ -115,12 +115,12 @@ def execute(actor: str) -> Caller:
 CLOSE = calling("operator", "close_and_collect", namespace="shop", through=1, now=20)
 _ONE_EFFECT = among(0, (1, 1, 1, 0))
 CLOSED = among(0, (2, 1, 0, 0), (1, 0, 0, 0))
-"""Executed and then collected; or closed, and refused."""
+"""Executed and then collected, or closed and refused."""
 
 RETENTION = (
-    Experiment("execute twice", Retention, (execute("client"), execute("its retry")), None, _ONE_EFFECT),
-    Experiment("execute and close", Retention, (execute("client"), CLOSE), None, CLOSED),
-    Experiment(
+    Race("execute twice", Retention, (execute("client"), execute("its retry")), None, _ONE_EFFECT),
+    Race("execute and close", Retention, (execute("client"), CLOSE), None, CLOSED),
+    Race(
         "execute twice and close",
         Retention,
         (execute("client"), execute("its retry"), CLOSE),
@@ -143,9 +143,9 @@ _FIRST, _AGAIN, _OTHER = (
 )
 
 INTAKE = (
-    Experiment("deliver twice", Intake, (_FIRST, _AGAIN), None, among(0, (2, 1, 1, 1))),
-    Experiment("deliver, and deliver it changed", Intake, (_FIRST, _OTHER), None, among(0, (2, 1, 2, 2))),
-    Experiment("deliver three times", Intake, (_FIRST, _AGAIN, _OTHER), None, among(0, (3, 1, 2, 2))),
+    Race("deliver twice", Intake, (_FIRST, _AGAIN), None, among(0, (2, 1, 1, 1))),
+    Race("deliver, and deliver it changed", Intake, (_FIRST, _OTHER), None, among(0, (2, 1, 2, 2))),
+    Race("deliver three times", Intake, (_FIRST, _AGAIN, _OTHER), None, among(0, (3, 1, 2, 2))),
 )
 
 
@@ -165,14 +165,14 @@ def _delivered(work: Work) -> None:
 
 
 def reserved(work: Work) -> None:
-    """An item that worker-a has claimed, until 100; and the sweeper's lease, given at 149."""
+    """An item that worker-a has claimed until 100, and the sweeper's lease, acquired at 149."""
     _delivered(work)
     work.next("mail", "index", "worker-a", limit=10, hold_for=100, max_attempts=5, now=0)
     work.acquire_sweep("sweeper", now=149)
 
 
 def _leased_again(work: Work) -> None:
-    """As `reserved`; and worker-b has acquired the lease, at 149."""
+    """Like `reserved`, and worker-b has acquired the lease at 149."""
     reserved(work)
     work.acquire("mail", "index", "worker-b", now=149)
 
@@ -186,7 +186,7 @@ _LATE = _taking("worker-b", "next", 150)
 _RESERVE = _taking("worker-b", "reserve", 150, token=2)
 
 WORK = (
-    Experiment(
+    Race(
         "next twice",
         Work,
         (_taking("worker-a", "next", 0), _taking("worker-b", "next", 0)),
@@ -195,14 +195,10 @@ WORK = (
         None,
         False,
     ),
-    Experiment(
-        "complete and next, after the end", Work, (COMPLETE, _LATE), reserved, _DONE_OR_LOST, None, False
-    ),
-    Experiment("sweep and next", Work, (_SWEEP, _LATE), reserved, _TAKEN_AGAIN, None, False),
-    Experiment("reserve twice, one lease", Work, (_RESERVE, _RESERVE), _leased_again, _TAKEN_AGAIN_ONCE),
-    Experiment(
-        "complete twice and reserve", Work, (COMPLETE, COMPLETE, _RESERVE), _leased_again, _DONE_OR_LOST
-    ),
+    Race("complete and next, after the end", Work, (COMPLETE, _LATE), reserved, _DONE_OR_LOST, None, False),
+    Race("sweep and next", Work, (_SWEEP, _LATE), reserved, _TAKEN_AGAIN, None, False),
+    Race("reserve twice, one lease", Work, (_RESERVE, _RESERVE), _leased_again, _TAKEN_AGAIN_ONCE),
+    Race("complete twice and reserve", Work, (COMPLETE, COMPLETE, _RESERVE), _leased_again, _DONE_OR_LOST),
 )
 
 
@@ -222,9 +218,9 @@ _APPLIED = among(1, (1, 1, 1, 0, 0))
 _FENCED = among(1, (2, 1, 1, 0, 0), (1, 1, 0, 1, 0))
 
 RECEIVER = (
-    Experiment("apply twice", Receiver, (_APPLY, _RESENT), _writer, _APPLIED),
-    Experiment("register and apply", Receiver, (_REGISTER, _APPLY), _writer, _FENCED),
-    Experiment(
+    Race("apply twice", Receiver, (_APPLY, _RESENT), _writer, _APPLIED),
+    Race("register and apply", Receiver, (_REGISTER, _APPLY), _writer, _FENCED),
+    Race(
         "register and apply twice",
         Receiver,
         (_REGISTER, _APPLY, _RESENT),
@@ -233,8 +229,8 @@ RECEIVER = (
     ),
 )
 
-# The rest has no judge of its own: every order must end as the calls do one after another, with the same
-# answers and the same rows.
+# The rest has no judge: every interleaving must end as some serial order does, with the same answers and
+# rows.
 _CANCEL = calling("operator", "cancel", **ORDER, now=110)
 _AUTHORITY = calling("operator", "set_authority", **ORDER, epoch=2, policy="policy-2", now=110)
 _REVOKE = calling("operator", "revoke", scope="shop", now=110)
@@ -274,22 +270,21 @@ def _dead(work: Work) -> None:
 
 
 ALL_OTHERS = (
-    Experiment("cancel and accept", Owner, (_CANCEL, _KEY_1), _leased, None),
-    Experiment("new authority and accept", Owner, (_AUTHORITY, _KEY_1), _leased, None),
-    Experiment("revoke and accept", Owner, (_REVOKE, _KEY_1), _leased, None),
-    Experiment("expire and execute", Retention, (_EXPIRE, execute("client")), _executed, None),
-    Experiment("erase and deliver", Intake, (_ERASE, _OTHER), _taken_in, None),
-    Experiment("erase a tenant and deliver", Intake, (_ERASE_ALL, _OTHER), _taken_in, None),
-    Experiment("register twice", Receiver, (_REGISTER, _OTHER_COPY), _writer, None),
-    Experiment("issue and apply", Receiver, (_ISSUE, _APPLY), _writer, None),
-    Experiment("requeue twice", Work, (_REQUEUE, _REQUEUE_TOO), _dead, None),
-    Experiment("renew and reserve", Work, (_RENEW, _RESERVE), _leased_again, None),
-    Experiment("fail and reserve", Work, (_FAIL, _RESERVE), _leased_again, None),
-    Experiment("fail and sweep", Work, (_FAIL, _SWEEP), reserved, None, None, False),
-    Experiment("complete and look", Work, (COMPLETE, _LOOK), reserved, None),
-    Experiment("requeue and dead", Work, (_REQUEUE, _DEAD), _dead, None),
+    Race("cancel and accept", Owner, (_CANCEL, _KEY_1), _leased, None),
+    Race("new authority and accept", Owner, (_AUTHORITY, _KEY_1), _leased, None),
+    Race("revoke and accept", Owner, (_REVOKE, _KEY_1), _leased, None),
+    Race("expire and execute", Retention, (_EXPIRE, execute("client")), _executed, None),
+    Race("erase and deliver", Intake, (_ERASE, _OTHER), _taken_in, None),
+    Race("erase a tenant and deliver", Intake, (_ERASE_ALL, _OTHER), _taken_in, None),
+    Race("register twice", Receiver, (_REGISTER, _OTHER_COPY), _writer, None),
+    Race("issue and apply", Receiver, (_ISSUE, _APPLY), _writer, None),
+    Race("requeue twice", Work, (_REQUEUE, _REQUEUE_TOO), _dead, None),
+    Race("renew and reserve", Work, (_RENEW, _RESERVE), _leased_again, None),
+    Race("fail and reserve", Work, (_FAIL, _RESERVE), _leased_again, None),
+    Race("fail and sweep", Work, (_FAIL, _SWEEP), reserved, None, None, False),
+    Race("complete and look", Work, (COMPLETE, _LOOK), reserved, None),
+    Race("requeue and dead", Work, (_REQUEUE, _DEAD), _dead, None),
 )
 
 PAIRS = (*OWNER, *RETENTION, *INTAKE, *WORK, *RECEIVER, *ALL_OTHERS)
-"""What the contracts promise: every interleaving of every one of these is safe. Other pairs can be tried with
-`play --interleavings`."""
+"""Every interleaving of each of these is serializable. Try other pairs with `play --interleavings`."""

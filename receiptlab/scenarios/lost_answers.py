@@ -12,7 +12,7 @@ from receiptlab.scenarios.split_brain import ACCEPTED, HERE, Entries, letters, r
 from receiptlab.store import Store
 
 LATER = 2_000
-"""A time at which a message that was put off is due again."""
+"""A time at which a delayed message is due again."""
 
 
 def _lost(world: CopyExperiment):
@@ -29,8 +29,9 @@ def _lost(world: CopyExperiment):
 
 
 def lost_answer_with_a_key() -> Run:
-    """The receiver's answer is lost; it keeps operation keys, so the message is sent again (S-7)."""
-    world = CopyExperiment("lost-answer-with-a-key", "a receiver's answer is lost, the key is kept", "S-7")
+    """The receiver's answer is lost. The receiver keeps idempotency keys, so the message is sent again
+    (S-7)."""
+    world = CopyExperiment("lost-answer-with-a-key", "a receiver's answer is lost, and it keeps keys", "S-7")
     world.prepared()
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
     receive = _lost(world)
@@ -58,8 +59,8 @@ def _print_and_lose(shop: Shop):
 
 
 def lost_answer_with_a_look_up() -> Run:
-    """The receiver keeps no keys, but can be asked whether the letter has gone out (S-7)."""
-    world, shop = _shop_step("lost-answer-with-a-look-up", "a receiver's answer is lost, it can be asked")
+    """The receiver keeps no keys, but the relay can ask whether the letter went out (S-7)."""
+    world, shop = _shop_step("lost-answer-with-a-look-up", "a receiver's answer is lost, and it can be asked")
 
     def look_up(message: Message) -> None:
         if not shop.store.read("SELECT 1 FROM letter WHERE item = ?", (message.subject,)):
@@ -72,8 +73,8 @@ def lost_answer_with_a_look_up() -> Run:
 
 
 def looked_up_while_under_way() -> Run:
-    """The relay gives up waiting, and asks while its request still travels: not there yet (S-7)."""
-    world, shop = _shop_step("looked-up-while-under-way", "a look-up comes before the request", "breaks")
+    """The relay stops waiting and asks while its request is still on the way: it hasn't arrived (S-7)."""
+    world, shop = _shop_step("looked-up-while-under-way", "a look-up overtakes the request", "breaks")
     travelling: list[Message] = []
 
     def receive(message: Message) -> None:
@@ -94,8 +95,10 @@ def looked_up_while_under_way() -> Run:
 
 
 def lost_answer_with_neither() -> Run:
-    """No key, no look-up: the message is unclear, and never sent again by itself (S-7)."""
-    world, shop = _shop_step("lost-answer-with-neither", "a receiver's answer is lost, nothing helps")
+    """Without a key or a look-up the message is unclear, and it is never sent again automatically (S-7)."""
+    world, shop = _shop_step(
+        "lost-answer-with-neither", "a receiver's answer is lost, with no key and no look-up"
+    )
     nothing = {"acknowledged": 0, "unclear": 0, "stopped": ""}
     send = (world.original, HERE)
     world.send(*send, 210, {"unclear": 1}, _print_and_lose(shop), keyed=False)
@@ -110,7 +113,7 @@ def lost_answer_with_neither() -> Run:
 
 
 def lost_answer_and_sent_again() -> Run:
-    """The naive relay: sends again to a receiver that keeps no keys (S-7)."""
+    """The naive relay sends again to a receiver that keeps no keys (S-7)."""
     title = "a message is sent again to a receiver that keeps no keys"
     world, shop = _shop_step("lost-answer-and-sent-again", title, "breaks")
     world.send(world.original, HERE, 210, {"failed": 1}, _print_and_lose(shop))
@@ -119,8 +122,9 @@ def lost_answer_and_sent_again() -> Run:
 
 
 def relay_stops_at_every_point() -> Run:
-    """The relay ends at each point of sending; what was acknowledged has its effect, once (S-7)."""
-    world = CopyExperiment("relay-stops-at-every-point", "a relay ends at each of its points", "S-7 H-1")
+    """The relay dies at each failpoint of sending. Every acknowledged message has exactly one effect
+    (S-7)."""
+    world = CopyExperiment("relay-stops-at-every-point", "a relay dies at each of its failpoints", "S-7 H-1")
     world.prepared()
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
     store = world.original.store
@@ -136,8 +140,8 @@ def relay_stops_at_every_point() -> Run:
 
 
 def poison_message() -> Run:
-    """The receiver fails at the first of three messages, each time. The others arrive; an operator decides
-    about the one that does not (D-2)."""
+    """The receiver fails on the first of three messages, every time. The others arrive, and an operator
+    decides about the one that doesn't (D-2)."""
     world = CopyExperiment("poison-message", "a message that cannot be delivered", "D-2")
     world.prepared("order-17", "order-18", "order-19")
     for number in (17, 18, 19):

@@ -1,4 +1,4 @@
-"""Each contract beside a plain model of it, with the same calls (H-8)."""
+"""Each contract and its reference model, given the same calls (H-8)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ SEQUENCES = 5
 
 
 def models_agree() -> Run:
-    """Sequences of calls that a seed draws, on each contract and on a model made of dictionaries (H-8)."""
-    title = "the same calls on a contract and on its model"
+    """Seeded random sequences of calls on each contract and on a model made of dictionaries (H-8)."""
+    title = "the same calls on each contract and its reference model"
     record = Recorder(title, name="models-agree", clauses=("H-8",), contract="models")
     for row in models.run(SEQUENCES):
         answer = {name: row[name] for name in ("seed", "sequences", "calls", "disagreements")}

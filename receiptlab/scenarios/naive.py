@@ -1,8 +1,7 @@
-"""The versions that one writes first. `counterexamples` runs them.
+"""Naive versions of accept, as one would write them first. `counterexamples` runs them.
 
-None of this is part of a contract. Each function is short, looks right, and passes a test in which
-nothing fails. They work on tables of their own, in which nothing is unique, so that a second
-effect can be seen.
+None of this is part of a contract. Each function is short, looks right, and passes a test in which nothing
+fails. They use their own tables, without unique constraints, so that a duplicated effect can be seen.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from receiptlab.contracts.base import Contract
 
 @dataclass(frozen=True)
 class Saved:
-    """A naive version's answer from a receipt: the result that the receipt is about."""
+    """The answer of a naive version that found a receipt."""
 
     result_digest: str
     outcome: str = "replayed"
@@ -24,7 +23,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Looked:
-    """Whether there was a receipt at the moment of looking."""
+    """Whether there was a receipt when it was checked."""
 
     found: bool
     outcome: str = "read"
@@ -51,13 +50,13 @@ class Naive(Contract):
     }
 
     def leases(self) -> list[tuple[str, str, int, int]]:
-        """Who holds the work, as for the owner."""
+        """The lease, in the form of the owner's."""
         return self.store.read(
             "SELECT 'the work', holder, fence, expires_at FROM work WHERE holder IS NOT NULL"
         )
 
     def saved(self, key: str) -> Saved | None:
-        """What the receipt of this key says, if there is one."""
+        """The saved answer of this key, if there is one."""
         rows = self.store.read("SELECT result_digest FROM receipt WHERE key = ? ORDER BY id", (key,))
         return Saved(*rows[0]) if rows else None
 
@@ -87,7 +86,7 @@ def accept_in_two_transactions(naive: Naive, key: str, digest: str) -> Saved | N
 
 
 def accept_then_send(naive: Naive, key: str, digest: str) -> Saved | None:
-    """Result and receipt together; the message once the commit is safe."""
+    """Result and receipt in one transaction, the message in another one after it."""
     if saved := naive.saved(key):
         return saved
     with naive.store.write() as db:
@@ -99,7 +98,7 @@ def accept_then_send(naive: Naive, key: str, digest: str) -> Saved | None:
 
 
 def accept_without_key(naive: Naive, digest: str) -> None:
-    """All in one transaction; nothing tells a retry from a new result."""
+    """All in one transaction, with nothing that distinguishes a retry from a new result."""
     with naive.store.write() as db:
         write_result(db, digest)
         write_message(db, digest)
@@ -111,7 +110,7 @@ def look(naive: Naive, key: str) -> Looked:
 
 
 def write_all(naive: Naive, key: str, digest: str) -> None:
-    """The second half of look-then-write: the caller has seen that the key is new."""
+    """The second half of look-then-write: the caller found that the key is new."""
     with naive.store.write() as db:
         write_result(db, digest)
         write_receipt(db, key, digest)
@@ -119,7 +118,7 @@ def write_all(naive: Naive, key: str, digest: str) -> None:
 
 
 def accept_by_key_alone(naive: Naive, key: str, digest: str) -> Saved | None:
-    """A key that was seen is answered from its receipt, whatever comes with it."""
+    """A known key is answered from its receipt, whatever else the call says."""
     return naive.saved(key) or write_all(naive, key, digest)
 
 

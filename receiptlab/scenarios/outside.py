@@ -1,6 +1,6 @@
-"""What a claim is worth outside of the database: a print shop that sends letters for the workers (W-4).
+"""What a claim is worth outside the database: a print shop that sends letters for the workers (W-4).
 
-The shop has a file of its own and knows nothing of claims, but for what the workers show it.
+The shop has its own file and knows nothing about claims except what the workers show it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from receiptlab.experiment.run import Run
 
 @dataclass(frozen=True)
 class Sent:
-    """A letter that went out, or that had gone out before."""
+    """A letter that went out now, or that had gone out before."""
 
     letter: int
     outcome: str = "accepted"
 
 
 class Shop(Contract):
-    """A print shop: it sends letters, and nothing takes one back."""
+    """A print shop. It sends letters, and nothing can take one back."""
 
     NAME = "print shop"
     SCHEMA = (
@@ -35,21 +35,22 @@ class Shop(Contract):
     COUNTS: ClassVar = {"letters": "SELECT count(*) FROM letter"}
 
     def send(self, item: str, fence: int, worker: str) -> Sent:
-        """Send whatever comes."""
+        """Send every letter that is asked for."""
         with self.store.write() as db:
             row = (item, fence, worker)
             sent = db.execute("INSERT INTO letter (item, fence, worker) VALUES (?, ?, ?)", row)
             return Sent(sent.lastrowid)
 
     def send_fenced(self, item: str, fence: int, worker: str) -> Sent:
-        """Refuse a fence that is lower than one seen before. (One connection alone: enough for this.)"""
+        """Refuse a fence that is lower than an earlier one. (With one connection only, which is enough
+        here.)"""
         [(highest,)] = self.store.read("SELECT max(fence) FROM letter WHERE item = ?", (item,))
         if highest is not None and fence < highest:
             raise Refused("fence", f"fence {highest} was here before")
         return self.send(item, fence, worker)
 
     def send_once(self, item: str, fence: int, worker: str) -> Sent:
-        """Send one letter for each item, whoever asks, and tell which it was."""
+        """Send one letter for each item, whoever asks, and return that letter to later callers."""
         known = self.store.read("SELECT id FROM letter WHERE item = ? ORDER BY id", (item,))
         return Sent(known[0][0], "replayed") if known else self.send(item, fence, worker)
 
@@ -66,15 +67,15 @@ def _lab(name: str, title: str, kind: str = "holds") -> tuple[Experiment, Callab
 
 
 def outside_without_a_fence() -> Run:
-    """The shop looks at nothing: the new holder and the zombie both send (W-4)."""
-    lab, step = _lab("outside-without-a-fence", "a shop that looks at nothing", "breaks")
+    """The shop checks nothing: the new holder and the zombie both send (W-4)."""
+    lab, step = _lab("outside-without-a-fence", "a shop that checks nothing", "breaks")
     step("worker-b", "send", 2, "accepted", 1)
     step("worker-a", "send", 1, "accepted", 2, anomaly="duplicated")
     return lab.run
 
 
 def outside_with_a_fence() -> Run:
-    """The shop compares fences: the zombie comes too late (W-4)."""
+    """The shop compares fences, and the zombie is too late (W-4)."""
     lab, step = _lab("outside-with-a-fence", "a shop that compares fences")
     step("worker-b", "send_fenced", 2, "accepted", 1)
     step("worker-a", "send_fenced", 1, "refused", 1, expect={"reason": "fence"})
@@ -82,16 +83,19 @@ def outside_with_a_fence() -> Run:
 
 
 def outside_with_a_fence_in_time() -> Run:
-    """The first worker sends and dies before it completes; the next one has a higher fence (W-4)."""
-    lab, step = _lab("outside-with-a-fence-in-time", "fences put workers in order, no more", "breaks")
+    """The first worker sends and dies before it completes. The next one has a higher fence and sends too
+    (W-4)."""
+    lab, step = _lab(
+        "outside-with-a-fence-in-time", "fences put workers in order and do nothing else", "breaks"
+    )
     step("worker-a", "send_fenced", 1, "accepted", 1)
     step("worker-b", "send_fenced", 2, "accepted", 2, anomaly="duplicated")
     return lab.run
 
 
 def outside_with_a_key() -> Run:
-    """The shop goes by the item, as an operation key: one letter, whoever comes (W-4)."""
-    lab, step = _lab("outside-with-a-key", "a shop that goes by an operation key")
+    """The shop uses the item as an idempotency key: one letter, whoever asks (W-4)."""
+    lab, step = _lab("outside-with-a-key", "a shop that uses an idempotency key")
     step("worker-a", "send_once", 1, "accepted", 1)
     step("worker-b", "send_once", 2, "replayed", 1, expect={"answer": {"letter": 1}})
     return lab.run

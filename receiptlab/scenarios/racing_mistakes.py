@@ -1,7 +1,7 @@
-"""The mistakes that only show in some interleavings, planted on purpose. `interleavings` explores them (H-6).
+"""Mistakes that only show in some interleavings, planted on purpose. `interleavings` explores them (H-6).
 
-Each passes a test in which one call follows the other. They are the naive versions of `naive`, over more
-than one connection, and the contracts without one of their guards.
+Each passes a test in which the calls follow one another. They are the versions of `naive` over more than
+one connection, and contracts without one of their guards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from receiptlab.errors import Refused
 from receiptlab.faults.ablation import without
 from receiptlab.interleaving.stepper import Caller
 from receiptlab.scenarios import interleavings
-from receiptlab.scenarios.interleavings import Experiment, among
+from receiptlab.scenarios.interleavings import Race, among
 from receiptlab.scenarios.naive import (
     Looked,
     Naive,
@@ -35,7 +35,8 @@ _SAVED = "SELECT result_digest FROM receipt WHERE key = ?"
 
 
 def accept_deferred(naive: Naive, key: str, digest: str) -> Saved | None:
-    """All in one transaction, begun with BEGIN: it takes the lock with its first write, after it has read."""
+    """All in one transaction, begun with BEGIN, which takes the lock only at the first write, after the
+    read."""
     db = naive.store.db
     try:
         db.execute("BEGIN")
@@ -52,7 +53,7 @@ def accept_deferred(naive: Naive, key: str, digest: str) -> Saved | None:
 
 
 def accept_and_forget_to_end(naive: Naive, key: str, digest: str) -> Saved | None:
-    """A retry returns early, and leaves its transaction open."""
+    """A retry returns early and leaves its transaction open."""
     transaction = naive.store.write()
     db = transaction.__enter__()
     if saved := db.execute(_SAVED, (key,)).fetchone():
@@ -92,23 +93,23 @@ def _accepted_before(naive: Naive) -> None:
 
 _TWO = ("client", "its retry")
 PLANTED = (
-    Experiment("check outside of the transaction", Naive, _racing(accept_by_key_alone, *_TWO), None, _ONCE),
-    Experiment("a deferred transaction", Naive, _racing(accept_deferred, *_TWO), None, _ONCE),
-    Experiment(
+    Race("check outside of the transaction", Naive, _racing(accept_by_key_alone, *_TWO), None, _ONCE),
+    Race("a deferred transaction", Naive, _racing(accept_deferred, *_TWO), None, _ONCE),
+    Race(
         "result and receipt in two transactions",
         Naive,
         (*_racing(accept_in_two_transactions, "client"), _READER),
         None,
         _seen_whole,
     ),
-    Experiment(
+    Race(
         "a transaction left open",
         Naive,
         _racing(accept_and_forget_to_end, "a retry", "another retry"),
         _accepted_before,
         _ONCE,
     ),
-    Experiment(
+    Race(
         "execute without the guard closed",
         Retention,
         (interleavings.execute("client"), interleavings.CLOSE),
@@ -116,7 +117,7 @@ PLANTED = (
         interleavings.CLOSED,
         without(Retention, "execute", "closed"),
     ),
-    Experiment(
+    Race(
         "complete without the guard of the state",
         Work,
         (interleavings.COMPLETE, interleavings.COMPLETE),
@@ -126,11 +127,11 @@ PLANTED = (
     ),
 )
 
-LARGE = Experiment(
+LARGE = Race(
     "check outside of the transaction, three callers",
     Naive,
     _racing(accept_by_key_alone, *_TWO, "its retry again"),
     None,
     _ONCE,
 )
-"""27,870 interleavings: some seconds."""
+"""27,870 interleavings, which take some seconds."""

@@ -1,7 +1,7 @@
-"""How a backup comes back into service, step by step; and what goes wrong without each step.
+"""How to bring a backup back into service, step by step, and what goes wrong without each step.
 
-`PROCEDURE` is the order. Around it the world goes on, see `STORY`: the original has done more since the
-backup, its worker is not dead, and a worker of the copy does not wait to be told.
+`PROCEDURE` lists the steps. `STORY` adds what happens around them: the original has done more since the
+backup, its worker is still running, and a worker of the copy starts too early.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from receiptlab.scenarios.copy_experiment import SHOP, CopyExperiment, OwnerFile
 
 HERE, THERE = "worker of the original", "worker of the copy"
 CLAUSES = ("S-1", "S-4", "S-8", "S-7", "S-5")
-"""The clause that each step of the procedure keeps, in its order."""
+"""The clause that each step of the procedure keeps, in the order of the steps."""
 
 
 def backup_and_go_on(world: CopyExperiment) -> None:
-    """A backup is taken; then the original accepts order-17, and its effect arrives."""
+    """A backup is taken. Then the original accepts order-17, and its effect arrives."""
     world.prepared("order-17", "order-18", "order-19", "order-20")
     world.take_backup(100)
     world.accept(world.original, HERE, "key-17", 150, {"outcome": "accepted"})
@@ -29,17 +29,17 @@ def backup_and_go_on(world: CopyExperiment) -> None:
 
 
 def open_as_suspect(world: CopyExperiment) -> None:
-    """The copy is opened to be read alone, until it has an identity of its own."""
+    """The copy is opened read-only until it has its own identity."""
     world.copy.store.db.execute("PRAGMA query_only = ON")
 
 
 def early_worker(world: CopyExperiment) -> None:
-    """A worker of the copy has a result for order-19, under the lease that was copied."""
+    """A worker of the copy sends a result for order-19 under the copied lease."""
     world.accept(world.copy, THERE, "key-19", 210, None, work="order-19")
 
 
 def ask_for_an_identity(world: CopyExperiment) -> None:
-    """The receiver hands out a new writer identity, and fences the old one in the same moment."""
+    """The receiver hands out a new writer identity and fences the old one in the same transaction."""
     writer = world.receiver.register(SHOP, "copy-1", 300)
     world.operator.relay.write_as(writer)
 
@@ -53,18 +53,18 @@ def old_worker_goes_on(world: CopyExperiment) -> None:
 
 
 def jump_past_what_was_seen(world: CopyExperiment) -> None:
-    """Fences and revisions go past all that the receiver has seen. No copied lease survives."""
+    """Fences and revisions jump past everything the receiver has seen. No copied lease survives."""
     world.operator.relay.jump(world.receiver, 400)
 
 
 def original_goes_on(world: CopyExperiment) -> None:
-    """The original accepts order-18 and sends. Where it is not fenced yet, that is its right."""
+    """The original accepts order-18 and sends, which is allowed as long as it isn't fenced."""
     world.accept(world.original, HERE, "key-18", 250, {"outcome": "accepted"}, work="order-18")
     world.send(world.original, HERE, 260, None)
 
 
 def into_service(world: CopyExperiment, orders: Sequence[int] = (17, 20)) -> None:
-    """From here on the copy may write. Its workers ask for order-17 and order-20."""
+    """From now on the copy may write. Its workers ask for order-17 and order-20."""
     world.early = world.copy.owner.counted()[0]
     world.copy.store.db.execute("PRAGMA query_only = OFF")
     for number in orders:
@@ -76,12 +76,12 @@ def into_service(world: CopyExperiment, orders: Sequence[int] = (17, 20)) -> Non
 
 
 def resume_relay(world: CopyExperiment) -> None:
-    """What the copy owes is sent, what it pending at the time of the backup included."""
+    """The copy's pending messages are sent, including those pending at the time of the backup."""
     world.send(world.copy, THERE, 1_300, {"refused": 0, "stopped": ""})
 
 
 def issue_the_receipt(world: CopyExperiment) -> None:
-    """The receiver writes down who wrote, what it took and refused of each, and what was enforced."""
+    """The receiver records who wrote, what it accepted and refused from each, and what it enforced."""
     who = world.operator.relay.writer()
     issue = (SHOP, who.generation, who.instance, "fence", 1_400)
     world.step("receiver", "issue", 1_400, world.receiver.issue, *issue, expect={"outcome": "accepted"})
@@ -114,12 +114,12 @@ GOES_ON = (
     resume_relay,
     issue_the_receipt,
 )
-"""As `STORY`, but the original goes on earlier, while the copy is suspect and has no identity yet."""
+"""Like `STORY`, but the original continues earlier, while the copy is suspect and has no identity."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """By clause, whether it was kept."""
+    """Whether each clause was kept."""
 
     kept: dict[str, bool]
     outcome: ClassVar[str] = "read"
@@ -130,11 +130,11 @@ class Audit:
 
 
 def audit(world: CopyExperiment) -> Audit:
-    """What must be true in the end, one question a clause.
+    """What must be true at the end, one question per clause.
 
-    S-1: nothing was accepted at the copy before it went into service. S-4: nothing of the original took
-    effect once it was restored. S-8: no work has two effects. S-7: the copy owes nothing. S-5: there is a
-    restore receipt.
+    S-1: the copy accepted nothing before it went into service. S-4: nothing from the original took effect
+    after the restore. S-8: no work has two effects. S-7: the copy has no pending messages. S-5: there is
+    a restore receipt.
     """
     effects = world.receiver.store.read("SELECT key, subject FROM effect ORDER BY id")
     return Audit(
@@ -149,19 +149,19 @@ def audit(world: CopyExperiment) -> Audit:
 
 
 def restore(without: Callable | None = None) -> Run:
-    """The whole story, but for one step of the procedure; the last step of the run is the audit."""
+    """The whole story without one step of the procedure. The last step of the run is the audit."""
     broken = CLAUSES[PROCEDURE.index(without)] if without else ""
     name = f"restore-without-{without.__name__.replace('_', '-')}" if without else "restore-procedure"
-    title = f"a restore without: {without.__name__.replace('_', ' ')}" if without else "a restore, whole"
+    title = f"a restore without: {without.__name__.replace('_', ' ')}" if without else "a complete restore"
     world = CopyExperiment(name, title, broken or "S-4 S-5 S-7 S-8", "breaks" if without else "holds")
     return _told(world, [part for part in STORY if part is not without], broken)
 
 
 def restored(steps: Sequence[Callable], story: Sequence[Callable] = STORY) -> Run:
-    """A story with these steps of the procedure, in this order; what is left out is not done."""
+    """A story with these steps of the procedure in this order."""
     steps = iter(steps)
     story = [next(steps, None) if part in PROCEDURE else part for part in story]
-    world = CopyExperiment("restore-as-told", "a restore, as told", "S-4 S-5 S-7 S-8")
+    world = CopyExperiment("restore-as-told", "a restore with chosen steps", "S-4 S-5 S-7 S-8")
     return _told(world, [part for part in story if part], "")
 
 
@@ -182,7 +182,7 @@ def _told(world: CopyExperiment, story: Iterable[Callable], broken: str) -> Run:
 
 
 def restore_procedure() -> Run:
-    """A backup comes back into service beside a living original (S-4, S-5, S-7, S-8)."""
+    """A backup is brought into service while the original is still running (S-4, S-5, S-7, S-8)."""
     return restore()
 
 
@@ -194,13 +194,13 @@ def _without(step: Callable) -> Callable[[], Run]:
 
 
 ABLATION = tuple(_without(step) for step in PROCEDURE)
-"""The procedure without each of its steps. Each breaks exactly one clause."""
+"""The procedure with one step left out at a time. Each breaks exactly one clause."""
 
 SCENARIOS = (restore_procedure, *ABLATION)
 
 
 def ablation() -> list[dict[str, str]]:
-    """One row for each step left out: by clause, whether it was kept."""
+    """One row for each step left out: whether each clause was kept."""
     rows = []
     for step in PROCEDURE:
         kept = restore(step).last.answer

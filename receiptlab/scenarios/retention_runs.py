@@ -20,7 +20,7 @@ CLOSE = {"namespace": "shop", "through": 1}
 
 
 def execute_dies_at_every_point() -> Run:
-    """A process ends at each point of an execution; the retry has one effect, or finds it (R-4)."""
+    """A process dies at each failpoint of an execution. The retry makes the one effect, or finds it (R-4)."""
     lab = Experiment(
         Retention, "a process dies while it executes", name="execute-dies-at-every-point", clauses="R-4 H-3"
     )
@@ -35,7 +35,8 @@ def execute_dies_at_every_point() -> Run:
 
 
 def closure_dies_at_every_point() -> Run:
-    """A process ends at each point of a closure; boundary and receipts go together, or not at all (R-4)."""
+    """A process dies at each failpoint of a closure. Watermark and receipts change together or not at all
+    (R-4)."""
     lab = Experiment(
         Retention, "a process dies while it closes a range", name="closure-dies-at-every-point", clauses="R-4"
     )
@@ -53,7 +54,7 @@ def closure_dies_at_every_point() -> Run:
 
 
 def killed_inside_the_transaction() -> Run:
-    """A process is held inside its transaction and killed there; its lock and its work are gone (R-4)."""
+    """A process is held inside its transaction and killed. Its lock and its writes are gone (R-4)."""
     lab = Experiment(
         Retention,
         "a process is killed before its commit",
@@ -87,7 +88,7 @@ def _in_order(lab: Experiment, first: tuple[str, dict], second: tuple[str, dict]
 
 
 def execute_before_close() -> Run:
-    """The execution is inside its transaction when the closure comes: effect, then closed (R-11)."""
+    """The execution is inside its transaction when the closure begins: the effect, then closed (R-11)."""
     lab = Experiment(Retention, "execute is first, close waits", name="execute-before-close", clauses="R-11")
     calls = ("execute", KEY | PAYLOAD | {"now": 100}), ("close_and_collect", CLOSE | {"now": 101})
     executed, closed = _in_order(lab, *calls)
@@ -98,7 +99,7 @@ def execute_before_close() -> Run:
 
 
 def close_before_execute() -> Run:
-    """The closure is inside its transaction when the execution comes: closed, and no effect (R-11)."""
+    """The closure is inside its transaction when the execution begins: closed, and no effect (R-11)."""
     lab = Experiment(Retention, "close is first, execute waits", name="close-before-execute", clauses="R-11")
     calls = ("close_and_collect", CLOSE | {"now": 100}), ("execute", KEY | PAYLOAD | {"now": 101})
     closed, executed = _in_order(lab, *calls)
@@ -118,7 +119,7 @@ def sixteen_calls_on_eight_workers() -> Run:
         clauses="R-12",
     )
 
-    together = threading.Barrier(8, timeout=15)  # eight at a time, or it is no race
+    together = threading.Barrier(8, timeout=15)  # eight at a time, so that they race
 
     def call(number: int) -> Outcome:
         together.wait()

@@ -1,4 +1,4 @@
-"""A backup restored beside its original (S-1 to S-8), and a receiver's lost answers."""
+"""A backup restored beside its original: two owners of one lease (S-1 to S-8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACCEPTED = {"outcome": "accepted"}
 
 
 def two_owners_of_one_lease() -> Run:
-    """Original and copy accept another key and result at one revision: one result each, two in all (S-1)."""
+    """Original and copy accept different keys at one revision: one result each, two in total (S-1)."""
     world = CopyExperiment(
         "two-owners-of-one-lease", "a backup is restored beside its original", "S-1", "breaks"
     )
@@ -35,7 +35,7 @@ def two_owners_of_one_lease() -> Run:
 
 
 class EpochAlone(Contract):
-    """A receiver that goes by epochs alone: it takes what is not older than the newest it has seen."""
+    """A receiver that only compares epochs: it refuses those older than the newest it has seen."""
 
     NAME = "epochs alone"
     SCHEMA = ("CREATE TABLE taken (epoch INTEGER NOT NULL, key TEXT NOT NULL) STRICT",)
@@ -47,12 +47,12 @@ class EpochAlone(Contract):
         with self.store.write() as db:
             (newest,) = db.execute("SELECT coalesce(max(epoch), 0) FROM taken").fetchone()
             if epoch < newest:
-                raise Refused("epoch", f"epoch {newest} was here before")
+                raise Refused("epoch", f"epoch {newest} was already used")
             db.execute("INSERT INTO taken VALUES (?, ?)", (epoch, key))
 
 
 def both_raise_their_epoch() -> Run:
-    """Each side raises the epoch that it finds in its own file. The receiver compares: equal (S-3)."""
+    """Each side raises the epoch in its own file by one. To the receiver they are equal (S-3)."""
     world = CopyExperiment("both-raise-their-epoch", "both copies raise their epoch by one", "S-3", "breaks")
     world.prepared()
     world.take_backup(100)
@@ -87,7 +87,7 @@ def _both_accepted(world: CopyExperiment) -> None:
 
 
 def receiver_decides() -> Run:
-    """The restored owner asks for a new identity; from then on the old one is refused (S-4)."""
+    """The restored owner registers a new identity. From then on the old one is refused (S-4)."""
     world = CopyExperiment("receiver-decides", "the receiver hands out generations", "S-4")
     _both_accepted(world)
     world.identity(world.copy, "copy-1", 300)
@@ -113,7 +113,7 @@ def _no_way(message: Message) -> None:
 
 
 def old_host_isolated() -> Run:
-    """The old host cannot reach the receiver. The copy goes on by the old identity (S-6)."""
+    """The old host cannot reach the receiver. The copy continues under the old identity (S-6)."""
     world = CopyExperiment("old-host-isolated", "the old host is isolated instead", "S-6")
     _both_accepted(world)
     cut = {"acknowledged": 0, "refused": 0, "stopped": "unreachable"}
@@ -129,7 +129,7 @@ def _pending(party) -> Entries:
 
 
 def isolation_ends() -> Run:
-    """The network comes back. Nobody has told the receiver that the old host is out (S-6)."""
+    """The network comes back. The receiver doesn't know that the old host was replaced (S-6)."""
     world = CopyExperiment("isolation-ends", "the isolation of the old host ends", "S-6", "breaks")
     _both_accepted(world)
     world.send(world.original, HERE, 310, {"stopped": "unreachable"}, _no_way)
@@ -140,7 +140,7 @@ def isolation_ends() -> Run:
 
 
 def _at_a_shop(name: str, title: str, call: str) -> Run:
-    """Both sides send to a print shop that knows nothing of generations."""
+    """Both sides send to a print shop that knows nothing about generations."""
     world, shop = CopyExperiment(name, title, "S-1", "breaks"), Shop(Store.temporary(Shop.SCHEMA))
     _both_accepted(world)
 
@@ -153,17 +153,17 @@ def _at_a_shop(name: str, title: str, call: str) -> Run:
 
 
 def no_defence() -> Run:
-    """Original and copy send to a receiver that takes what comes (S-1)."""
-    return _at_a_shop("no-defence", "both send to a receiver that takes what comes", "send")
+    """Original and copy send to a receiver that accepts everything (S-1)."""
+    return _at_a_shop("no-defence", "both send to a receiver that accepts everything", "send")
 
 
 def copied_fence() -> Run:
-    """The receiver compares fences. Both show the one that was copied (S-1)."""
-    return _at_a_shop("copied-fence", "both show the fence that was copied", "send_fenced")
+    """The receiver compares fences. Both sides show the copied one (S-1)."""
+    return _at_a_shop("copied-fence", "both show the copied fence", "send_fenced")
 
 
 def fence_seen_before() -> Run:
-    """A restored owner hands out a fence that the receiver has seen from the original (S-8)."""
+    """A restored owner hands out a fence that the receiver already knows from the original (S-8)."""
     world = CopyExperiment("fence-seen-before", "a restored owner counts on from its backup", "S-8", "breaks")
     world.prepared()
     world.take_backup(100)
@@ -203,7 +203,7 @@ SCENARIOS = (
 
 
 def defences() -> list[dict[str, object]]:
-    """One row a defence: how many effects the same two results have, and what is left over."""
+    """One row per defence: how many effects the same two results have, and what stays pending."""
     runs = {
         "nothing": no_defence(),
         "the fence": copied_fence(),

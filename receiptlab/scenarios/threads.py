@@ -1,7 +1,7 @@
-"""Two connections that call at the same instant, from two threads (O-4, O-5).
+"""Two connections that call at the same time, from two threads (O-4, O-5).
 
-Which of them comes first is the machine's choice. The promise does not depend on it, so the steps
-stand in the order of the commits.
+Which one is first is left to chance. The promise doesn't depend on it, so the steps are listed in the
+order of the commits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RESULT = WORK | {"actor": "worker-a", "revision": 1, "epoch": 1, "policy": "poli
 
 
 def _together(lab: Experiment, calls: list[dict]) -> list[Outcome]:
-    """Make the calls at once, each on a connection of its own; the outcomes, accepted first."""
+    """Make the calls at once, each on its own connection. Returns the outcomes, accepted first."""
     barrier = threading.Barrier(len(calls), timeout=15)
     outcomes: list[Outcome] = []
 
@@ -46,8 +46,8 @@ def _claimed(name: str, title: str, clause: str) -> Experiment:
 
 
 def one_key_at_once() -> Run:
-    """Both get the same receipt; there is one effect."""
-    lab = _claimed("one-key-at-once", "one key over two connections at the same instant", "O-4")
+    """Both get the same receipt, and there is one effect."""
+    lab = _claimed("one-key-at-once", "one key over two connections at the same time", "O-4")
     call = RESULT | {"key": "key-1", "result_digest": sha256("result 1")}
     won, other = _together(lab, [call, call])
     answer = {"id": 1, "revision": 2, "accepted_at": 120}
@@ -65,9 +65,9 @@ def one_key_at_once() -> Run:
 
 
 def two_keys_at_once() -> Run:
-    """One is accepted, the other refused; there is one effect. The results are the same on purpose,
-    so that the run does not depend on who comes first."""
-    lab = _claimed("two-keys-at-once", "two keys aim at one revision at the same instant", "O-5")
+    """One is accepted and the other refused. There is one effect. The results are equal on purpose, so that
+    the run doesn't depend on which is first."""
+    lab = _claimed("two-keys-at-once", "two keys for one revision at the same time", "O-5")
     calls = [RESULT | {"key": key, "result_digest": sha256("result 1")} for key in ("key-1", "key-2")]
     won, other = _together(lab, calls)
     lab.note(

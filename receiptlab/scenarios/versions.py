@@ -12,7 +12,7 @@ from receiptlab.values import integer, sha256
 
 
 class Newer(Owner):
-    """The owner as a later version could be: a command has a priority as well. Older commands mean 0."""
+    """A possible later version of the owner: a command also has a priority, 0 for older commands."""
 
     ARGUMENTS: ClassVar = Owner.ARGUMENTS | {"priority": integer}
     ADDED: ClassVar = {"priority": 0}

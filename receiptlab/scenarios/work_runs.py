@@ -1,4 +1,4 @@
-"""Work with a second connection that really gets in between, and a consumer's own rows (W-2, W-4, W-10)."""
+"""Work with a second connection that acts in between, and a consumer's own rows (W-2, W-4, W-10)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lease_superseded_in_between() -> Run:
 
 
 def _claim(lab: Experiment, worker: str, now: int) -> Claim:
-    """Reserve on the lab's first connection, and keep the claim in hand."""
+    """Reserve on this process's connection and keep the claim."""
     call = NEXT | {"worker": worker, "now": now}
     kept: list[Claim] = []
 
@@ -57,7 +57,7 @@ def _claim(lab: Experiment, worker: str, now: int) -> Claim:
 def _batch(
     lab: Experiment, claim: Claim, worker: str, now: int, between: Callable = lambda: None
 ) -> Callable:
-    """A consumer's completing batch: its own row, the claim's end, and a message, in one transaction."""
+    """A consumer's completing batch: its own row, the completion and a message in one transaction."""
 
     def batch() -> None:
         work = Work(lab.store)
@@ -79,7 +79,7 @@ def _filed(lab: Experiment, *expected: str) -> None:
 
 
 def nobody_between_check_and_commit() -> Run:
-    """Inside a completing batch the guard has passed; another connection tries to take it (W-4, W-6)."""
+    """Inside a completing batch, after the guard, another connection tries to take the item (W-4, W-6)."""
     title = "a second connection between check and commit"
     lab = _delivered("nobody-between-check-and-commit", title, "W-4 W-6")
     lab.store.db.execute(_LETTER)
@@ -99,7 +99,7 @@ def nobody_between_check_and_commit() -> Run:
 
 
 def batch_of_a_zombie() -> Run:
-    """A worker's batch comes after its claim went to another: its own rows go too (W-4, C-8)."""
+    """A worker's batch arrives after its claim was lost: its own rows are rolled back too (W-4, C-8)."""
     lab = _delivered("batch-of-a-zombie", "a batch under a claim that was lost", "W-4 C-8")
     lab.store.db.execute(_LETTER)
     claim = _claim(lab, "worker-a", 100)
@@ -112,8 +112,8 @@ def batch_of_a_zombie() -> Run:
 
 
 def sweeper_meets_a_new_claim() -> Run:
-    """A sweeper has seen an ended claim; before its transaction a worker takes the item (W-10)."""
-    title = "a second connection between a sweep's look and its transaction"
+    """A sweeper has read an expired claim. Before its transaction a worker takes the item (W-10)."""
+    title = "a second connection between a sweep's lookup and its transaction"
     lab = _delivered("sweeper-meets-a-new-claim", title, "W-10")
     take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
     sweep_lease(lab, "sweeper", 2_000, 1)
@@ -134,7 +134,7 @@ def sweeper_meets_a_new_claim() -> Run:
 
 def sweeper_superseded_in_between() -> Run:
     """A sweeper is held before its transaction until another sweeper has its lease (W-10)."""
-    title = "a second sweeper between a sweep's look and its transaction"
+    title = "a second sweeper between a sweep's lookup and its transaction"
     lab = _delivered("sweeper-superseded-in-between", title, "W-10")
     take(lab, "worker-a", 100, {"works": [1], "fences": [1]})
     sweep_lease(lab, "sweeper-1", 2_000, 1)
@@ -154,7 +154,7 @@ def _told(told: dict) -> Outcome:
 
 
 def claims_out_of_place() -> Run:
-    """A claim of another store, and a claim used outside a transaction (W-4)."""
+    """A claim from another store, and a claim used outside a transaction (W-4)."""
     lab, other = (
         _delivered("claims-out-of-place", "a claim where it has no place", "W-4"),
         Experiment(Work, "", name="", clauses=""),
