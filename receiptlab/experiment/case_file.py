@@ -1,7 +1,7 @@
 """Case files: an experiment as a list of calls, in JSON Lines. The format is in data/README.md.
 
-Reading is strict. What is unknown, missing or of a wrong type raises CaseError with the file and
-the line, before anything runs.
+Reading is strict. Anything unknown, missing or of a wrong type raises CaseError with the file and the line,
+before anything runs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from receiptlab.values import integer, text
 
 FORMAT = 1
 MAX_LINE = 65_536
-"""The longest line, in bytes."""
+"""Maximum length of a line, in bytes."""
 MAX_LINES = 10_000
 MAX_DEPTH = 5
 MAX_NOTE = 1_000
-"""The longest note, in characters."""
+"""Maximum length of a note, in characters."""
 
 _HEAD = {"format": int, "case": str, "clause": list, "contract": str, "expected": str, "note": str}
 _LINE = {"actor": str, "call": str, "args": dict, "fault": str, "expect": dict, "anomaly": str, "note": str}
@@ -36,7 +36,7 @@ _EXPECT = {"outcome": str, "reason": str, "fields": list, "counts": list, "answe
 
 
 class CaseError(LabError):
-    """A case file cannot be read. The message names the file and the line; nothing was run."""
+    """A case file cannot be read. The message names the file and the line. Nothing was run."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Case:
-    """A whole case file. `name` is the file's name without its ending; `kind` is holds or breaks."""
+    """A case file. `name` is the file's name without its extension. `kind` is holds or breaks."""
 
     name: str
     title: str
@@ -67,10 +67,10 @@ class Case:
 
 
 def read_case(path: str | os.PathLike) -> Case:
-    """Read and check one case file. Raises CaseError; nothing is run."""
+    """Read and check one case file, without running anything. Raises CaseError."""
     path = Path(path)
     if path.exists() and not path.is_file():
-        raise CaseError(f"{path}: is no file")
+        raise CaseError(f"{path}: is not a file")
     lines = _lines(path)
     where, head = next(lines, (f"{path}", None))
     if head is None:
@@ -103,7 +103,7 @@ def _snapshot_first(path: Path, calls: tuple[Call, ...]) -> None:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict]]:
-    """(file and line, object) of every line that is not blank."""
+    """(file and line, object) for every line that is not blank."""
     try:
         with path.open("rb") as file:
             for number in range(1, MAX_LINES + 2):
@@ -130,7 +130,7 @@ def _object(where: str, raw: bytes, first: bool) -> dict:
     except UnicodeDecodeError as error:
         raise CaseError(f"{where}: not UTF-8 at byte {error.start + 1} of the line") from None
     except RecursionError:
-        raise CaseError(f"{where}: not JSON that can be read: nested too deeply") from None
+        raise CaseError(f"{where}: not readable JSON: nested too deeply") from None
     except ValueError as error:
         raise CaseError(f"{where}: not JSON: {error}") from None
     if _depth(value) > MAX_DEPTH:
@@ -141,11 +141,11 @@ def _object(where: str, raw: bytes, first: bool) -> dict:
 
 
 def no_repeats(pairs: list[tuple[str, object]]) -> dict:
-    """An object of JSON in which no key stands twice; a hook for json.loads. Raises ValueError."""
+    """A hook for json.loads that raises ValueError for an object with a repeated key."""
     keys = [key for key, _ in pairs]
     repeated = sorted({key for key in keys if keys.count(key) > 1})
     if repeated:
-        raise ValueError(f"the key {repeated[0]!r} stands there twice")
+        raise ValueError(f"the key {repeated[0]!r} appears twice")
     return dict(pairs)
 
 
@@ -157,7 +157,7 @@ def _finite(digits: str) -> float:
 
 
 def _depth(value: object) -> int:
-    """How deep lists and objects are nested; it looks no deeper than it has to."""
+    """How deep lists and objects are nested. It stops one level below the maximum."""
     level, here = 0, [value]
     while here and level <= MAX_DEPTH:
         here = [
@@ -171,7 +171,7 @@ def _depth(value: object) -> int:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _keys(where: str, what: str, value: dict, known: dict, needed: tuple[str, ...] = ()) -> None:

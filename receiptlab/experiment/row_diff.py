@@ -1,4 +1,4 @@
-"""What a step did to the rows of a file: the tables before it and after it, compared."""
+"""Which rows of a file a step changed, by comparing its tables before and after the step."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from sqlite3 import Connection
 from receiptlab.experiment.run import Change
 
 SHOWN = 12
-"""So many changed rows of one table are kept for a step; the last entry says how many more there were."""
+"""Maximum number of changed rows recorded per table and step. The last entry counts the others."""
 LONGEST = 80
 
 
 class Rows:
-    """Remembers the rows of some files, to tell what has changed since it looked last."""
+    """Remembers the rows of one or more files and finds those that changed since the last comparison."""
 
     def __init__(self) -> None:
         self._files: dict[str, list[_Table]] = {}
 
     def changes(self, files: Mapping[str, Connection]) -> tuple[Change, ...]:
-        """The rows that were added, changed or removed since the last look, table by table.
+        """The rows that were added, changed or removed since the last comparison, table by table.
 
-        `files` are open connections by the name that stands before their tables; "" stands for none. A file
-        that is seen for the first time shows what it holds as added. Its tables stay what they are then.
+        `files` are open connections by the prefix for their tables' names ("" for none). All rows of a new
+        file count as added. Tables that are created later are not compared.
         """
         found: list[Change] = []
         for file, db in files.items():
@@ -34,7 +34,7 @@ class Rows:
 
 
 class _Table:
-    """One table: its columns, its primary key, and its rows as they were when it was looked at last."""
+    """One table: its columns, its primary key, and its rows at the last comparison."""
 
     def __init__(self, db: Connection, name: str, file: str) -> None:
         about = db.execute(f"PRAGMA table_info({name})").fetchall()
@@ -45,9 +45,9 @@ class _Table:
         self.rows: dict[tuple, tuple] = {}
 
     def changes(self, db: Connection) -> list[Change]:
-        """What differs from the last look."""
+        """The differences from the last comparison."""
         old, rows = self.rows, db.execute(self.sql).fetchall()
-        # Without a primary key the rows are told apart by their place.
+        # Without a primary key, rows are identified by their position.
         keys = (tuple(row[place] for place in self.key) or (number,) for number, row in enumerate(rows))
         self.rows = dict(zip(keys, rows, strict=True))
         found = [self._change(old.get(key), row) for key, row in self.rows.items() if old.get(key) != row]
@@ -62,7 +62,7 @@ class _Table:
         return Change(self.name, what, key, self._facts(row, old), self._facts(old, row))
 
     def _facts(self, row: tuple | None, other: tuple | None) -> dict[str, object]:
-        """The columns of a row that are filled in; or those alone that differ from another row."""
+        """The columns of a row that are filled in, or only those that differ from `other`."""
         if row is None:
             return {}
         pairs = zip(self.columns, row, other or (None,) * len(row), strict=True)
@@ -75,7 +75,7 @@ def _tables(db: Connection) -> list[str]:
 
 
 def _short(value: object) -> object:
-    """As JSON can hold it, and not too long to read."""
+    """The value in a form that JSON has, shortened when it is too long to read."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if isinstance(value, str) and len(value) > LONGEST:

@@ -1,4 +1,4 @@
-"""A Run: the steps of an experiment as plain data. Knows nobody, so that anybody can read it."""
+"""A Run: the steps of an experiment as plain data. Has no dependencies inside the package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease as it stood after a step: on what, whose, with which fence, and until when."""
+    """A lease as it was after a step: on what, its holder, its fence, and when it expires."""
 
     on: str
     holder: str
@@ -17,10 +17,11 @@ class Lease:
 
 @dataclass(frozen=True)
 class Change:
-    """A row of `table` that a step added, changed or removed; `key` tells which, in words.
+    """A row of `table` that a step added, changed or removed. `key` names the row, in words.
 
-    `row` has the columns as they are now and `was` as they were; of a changed row only those that
-    changed. `what` is "more" where a step changed more rows than are kept; `key` says how many.
+    `row` has the columns as they are now and `was` as they were before. For a changed row they have only the
+    columns that changed. When a step changed more rows than are kept, the last `Change` has "more" in `what`
+    and the number in `key`.
     """
 
     table: str
@@ -32,13 +33,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Step:
-    """One event of a run.
+    """One step of a run.
 
-    `now` is the caller's time, or None for a call that takes none. `counts` stand as the step left
-    them, in the order of `Run.count_names`. `fault` names what was done to the call on purpose.
-    `expect` is what the case says should come out; `wrong` lists where that did not hold.
-    `harm` names what a counterexample shows here, in a word: duplicated, lost, overwritten, disclosed.
-    `changes` are the rows that changed since the step before, or None where nobody looked.
+    `now` is the caller's time, or None for a call without one. `counts` are those after the step, in the
+    order of `Run.count_names`. `fault` names the fault that struck the call on purpose. `expect` is what the
+    case expects, and `wrong` lists where the step differs from that. `anomaly` is the damage that a
+    counterexample shows here, in a word: duplicated, lost, overwritten, disclosed. `changes` are the rows
+    that changed since the previous step, or None when they were not compared.
     """
 
     number: int
@@ -61,19 +62,19 @@ class Step:
 
     @property
     def found(self) -> str:
-        """What a delivery was found to be, where the answer tells it."""
+        """What a delivery was classified as, when the answer says so."""
         return str(self.answer.get("found", ""))
 
     @property
     def why(self) -> str:
-        """The reason and what it is about, in one text."""
+        """The reason with its fields, in one text."""
         return f"{self.reason}: {', '.join(self.fields)}" if self.fields else self.reason
 
 
 @dataclass(frozen=True)
 class Run:
-    """An experiment that was run. `kind` says what it is: a promise that holds, or a counterexample
-    that breaks, and must keep breaking in the same way. `held` is about both: all came out as expected."""
+    """An experiment that was run. `kind` is `holds` for a promise, or `breaks` for a counterexample, which
+    must keep breaking in the same way. `held` applies to both: every step ended as expected."""
 
     name: str
     title: str
@@ -85,32 +86,32 @@ class Run:
 
     @property
     def held(self) -> bool:
-        """True when every step came out as expected."""
+        """True when every step ended as expected."""
         return not any(step.wrong for step in self.steps)
 
     @property
     def story(self) -> str:
-        """The outcomes in their order, with their reasons; the same outcome in a row is counted."""
-        told: list[list] = []
+        """The outcomes in order, with their reasons. Repeated outcomes are counted."""
+        parts: list[list] = []
         for step in self.steps:
             words = f"{step.outcome} ({step.why})" if step.why else step.outcome
-            if told and told[-1][0] == words:
-                told[-1][1] += 1
+            if parts and parts[-1][0] == words:
+                parts[-1][1] += 1
             else:
-                told.append([words, 1])
-        return ", ".join(words if times == 1 else f"{times} × {words}" for words, times in told)
+                parts.append([words, 1])
+        return ", ".join(words if times == 1 else f"{times} × {words}" for words, times in parts)
 
     @property
     def last(self) -> Step:
         return self.steps[-1]
 
     def to_dict(self) -> dict:
-        """The run as plain data for JSON: the same each time it is run."""
+        """The run as plain data for JSON. It is the same in every run."""
         return asdict(self) | {"held": self.held}
 
 
 class Recorder:
-    """Collects steps into a Run, numbered from 1. Raises ValueError where two counts have one name."""
+    """Collects steps into a Run, numbered from 1. Raises ValueError when two counts have the same name."""
 
     def __init__(self, title: str, *, clauses=(), contract="", kind="holds", count_names=(), name="") -> None:
         self.head = {
@@ -127,7 +128,7 @@ class Recorder:
         self.steps: list[Step] = []
 
     def add(self, actor: str, call: str, now: int | None, outcome: str, **facts: object) -> Step:
-        """Add one step; `facts` are the remaining fields of Step."""
+        """Add one step. `facts` are the remaining fields of Step."""
         step = Step(len(self.steps) + 1, actor, call, now, outcome, **facts)
         self.steps.append(step)
         return step

@@ -15,8 +15,8 @@ Guard = tuple[str, str]
 
 @dataclass(frozen=True)
 class Ablation:
-    """What the cases noticed. A pair (guard, case) is in `noticed` when the case ended differently without the
-    guard, and in `named` when the case expects an answer that this guard gives."""
+    """What the cases noticed. A pair (guard, case) is in `noticed` when the case ended differently without
+    the guard, and in `named` when the case expects an answer that this guard gives."""
 
     contract: str
     guards: tuple[Guard, ...]

@@ -226,7 +226,7 @@ def _search(lab: Experiment, words: Iterable[str], expected: list[str]) -> None:
 
 def volatile_fields() -> Run:
     """A provider counts its attempts in the body. A digest over the bytes makes each retry a collision. A
-    digest over the fields that the consumer chose makes it a redelivery, and only a real change counts (I-18)."""
+    digest over chosen fields makes it a redelivery, and only a real change counts (I-18)."""
     lab = Experiment(
         Intake, "a webhook that counts its attempts is sent again", name="volatile-fields", clauses="I-18"
     )

@@ -175,7 +175,7 @@ def test_about_names_sqlite(capsys):
     ("arguments", "message"),
     [
         (["play", "nothing.jsonl"], "nothing.jsonl: cannot be read"),
-        (["play", "."], "is no file"),
+        (["play", "."], "is not a file"),
         (["play", str(WRONG_FENCE), "--timeline", "missing/out.svg"], "missing/out.svg"),
         (["play", str(WRONG_FENCE), "--timeline", "."], "ends in .svg"),
         (["play", str(WRONG_FENCE), "--timeline", str(WRONG_FENCE)], "ends in .svg"),

@@ -84,7 +84,7 @@ def test_many_differences_are_cut_and_counted(stored, capsys):
         ("[]", "is not a result of format 1"),
         ("\ufeff", "is damaged or cut off"),
         ("[" * 200_000, "is damaged or cut off"),
-        ('{"format": 1, "runs": {}, "runs": {}}', "'runs' stands there twice"),
+        ('{"format": 1, "runs": {}, "runs": {}}', "'runs' appears twice"),
     ],
 )
 def test_a_stored_result_that_cannot_be_used_is_told_before_anything_runs(stored, capsys, text, message):

@@ -174,8 +174,8 @@ BAD = {
     "not JSON": ([HEAD, "{'actor': 1}\n"], ":2: not JSON"),
     "cut line": ([HEAD, json.dumps(ADD)[:-9]], ":2: not JSON"),
     "not an object": ([HEAD, "[1, 2]\n"], ":2: each line must be an object"),
-    "key twice": ([HEAD, '{"actor": "a", "actor": "b", "call": "reopen"}\n'], ":2: not JSON: the key 'actor' stands there twice"),
-    "NaN": ([HEAD, '{"actor": "a", "call": NaN}\n'], ":2: not JSON: NaN is no JSON number"),
+    "key twice": ([HEAD, '{"actor": "a", "actor": "b", "call": "reopen"}\n'], ":2: not JSON: the key 'actor' appears twice"),
+    "NaN": ([HEAD, '{"actor": "a", "call": NaN}\n'], ":2: not JSON: NaN is not a JSON number"),
     "enormous number": ([HEAD, '{"actor": "a", "call": ' + "9" * 9000 + "}\n"], ":2: not JSON"),
     "deep nesting": ([HEAD, "[" * 60_000 + "\n"], ":2: not JSON"),
     "deep argument": ([HEAD, ADD | {"args": {"now": [[[[[1]]]]]}}], ":2: nested deeper than 5 levels"),
@@ -206,7 +206,7 @@ def test_bytes_that_are_no_utf8(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no such files")
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "mine.jsonl")
-    with pytest.raises(CaseError, match="is no file"):
+    with pytest.raises(CaseError, match="is not a file"):
         read_case(tmp_path / "mine.jsonl")
 
 
@@ -229,7 +229,7 @@ def test_too_many_lines(tmp_path):
 def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(CaseError, match=r"nothing\.jsonl: cannot be read: No such file"):
         read_case(tmp_path / "nothing.jsonl")
-    with pytest.raises(CaseError, match=r"is no file"):
+    with pytest.raises(CaseError, match=r"is not a file"):
         read_case(tmp_path)
 
 
