@@ -130,7 +130,7 @@ def _object(where: str, raw: bytes, first: bool) -> dict:
     except UnicodeDecodeError as error:
         raise CaseError(f"{where}: not UTF-8 at byte {error.start + 1} of the line") from None
     except RecursionError:
-        raise CaseError(f"{where}: not readable JSON: nested too deeply") from None
+        raise CaseError(f"{where}: not JSON: nested too deeply") from None
     except ValueError as error:
         raise CaseError(f"{where}: not JSON: {error}") from None
     if _depth(value) > MAX_DEPTH:
