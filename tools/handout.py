@@ -14,6 +14,28 @@ from tools.templates import rendered
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "handout.html"
+TERMS = (
+    *(
+        "idempotency key",
+        "fencing token",
+        "lease",
+        "heartbeat",
+        "visibility timeout",
+        "dead letter",
+        "tombstone",
+    ),
+    *(
+        "watermark",
+        "transactional outbox",
+        "relay",
+        "deduplication",
+        "exactly-once effect",
+        "indefinite outcome",
+    ),
+    *("failpoint", "anomaly", "interleaving", "serializable", "mutation test", "reference model"),
+)
+"""The terms to search for; GLOSSARY.md explains them."""
+
 KINDS = {
     "holds": "is run, and holds",
     "breaks": "a counterexample: it breaks in the same way each time",
@@ -46,6 +68,7 @@ def handout(rows: list[dict[str, str]], in_site: bool = False) -> str:
         families=clauses.by_family(rows),
         kinds=[(kind, means, counts[kind]) for kind, means in KINDS.items()],
         legend=legend(),
+        terms=TERMS,
         numbers=clauses.numbers,
         anomaly=style.ANOMALY,
         clause_page=clauses.PAGE if in_site else "",

@@ -29,6 +29,8 @@ NAMES = {
     ],
     "FACILITATOR.md": [("{}.md", "facilitator.html")],
 }
+GLOSSARY = "GLOSSARY.md"
+"""Beside the folder of the notebooks."""
 SVG = "image/svg+xml"
 SMALLEST = 0.75  # of its own width: narrower than this a picture scrolls, because its words get too small
 
@@ -39,6 +41,8 @@ def find(folder: Path) -> dict[str, str]:
     for pattern, names in NAMES.items():
         for path in sorted(folder.glob(pattern)):
             found |= {source.format(path.stem): page.format(path.stem) for source, page in names}
+    if (folder.parent / GLOSSARY).is_file():
+        found[f"../{GLOSSARY}"] = "glossary.html"
     return found
 
 

@@ -20,6 +20,7 @@ from tools.templates import FOLDER, rendered
 ROOT = Path(__file__).resolve().parent.parent
 INDEX = "index.html"
 FACILITATOR = "facilitator.html"
+GLOSSARY = "glossary.html"
 Links = list[tuple[str, str]]
 """Page and words of each."""
 
@@ -54,6 +55,8 @@ class Site:
         links = [(INDEX, "Lessons")]
         if self.rows:
             links += [(clauses.PAGE, "Clauses"), (handout.NAME, "Handout")]
+        if GLOSSARY in self.targets.pages.values():
+            links.append((GLOSSARY, "Glossary"))
         if FACILITATOR in self.targets.pages.values():
             links += [(FACILITATOR, "For facilitators")]
         return links
