@@ -1,7 +1,7 @@
-"""The commands: run, play, list, intake, work, status, results, dead, requeue, sweep, receiver, about.
+"""The commands `run`, `play`, `list` and `about`, and the parser of all commands.
 
-Exit status: 0 all was as expected, 1 something was not, 2 the input could not be used,
-130 stopped with Ctrl-C.
+Exit status: 0 when everything was as expected, 1 when something was not, 2 for input that cannot be used or a
+missing package, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterable
 from functools import partial
 from importlib.metadata import version
 
@@ -18,9 +19,8 @@ from receiptlab import sqlite_version as engine
 from receiptlab.cli import intake_command as intake
 from receiptlab.cli import interleaving_command as interleaving_cli
 from receiptlab.cli import operator_commands as tending
-from receiptlab.cli import output_file, terminal
+from receiptlab.cli import output_file, results, terminal
 from receiptlab.cli import receiver_command as receiving
-from receiptlab.cli import results as golden
 from receiptlab.cli import work_command as working
 from receiptlab.errors import LabError
 from receiptlab.experiment.case_file import CaseError, read_case
@@ -29,13 +29,19 @@ from receiptlab.experiment.player import play
 from receiptlab.experiment.run import Run
 from receiptlab.scenarios import SCENARIOS
 
+EXTRAS = {
+    **dict.fromkeys(("rich", "prometheus_client"), "cli"),
+    **dict.fromkeys(("pandas", "matplotlib", "jinja2"), "show"),
+    **dict.fromkeys(("apsw", "greenlet"), "hazards"),
+}
+"""The extra that brings each package which a command may need."""
 JSON_FORMAT = 1
 SHOWN = 10
-"""How many differences are printed."""
+"""Maximum number of differences that are printed."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns the exit status and lets no traceback through for bad input."""
+    """Run one command and return its exit status. Bad input gets a message and no traceback."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError):
             stream.reconfigure(errors="backslashreplace")  # a narrow encoding prints escapes and goes on
@@ -46,6 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
         return status
     except LabError as error:
         return _complain(str(error))
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        return _complain(needs(package))
     except BrokenPipeError:
         _forget_output()
         return 0
@@ -57,13 +68,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
+def needs(package: str) -> str:
+    """What to do about a package that is missing."""
+    return f"this needs {package}; install it with: pip install 'receiptlab[{EXTRAS.get(package, 'lab')}]'"
+
+
 def _complain(message: str) -> int:
     print(f"receiptlab: {terminal.printable(message)}", file=sys.stderr)
     return 2
 
 
 def _forget_output() -> None:
-    """Send what is still buffered nowhere: the reader has gone away."""
+    """Discard what is still buffered: the reader has gone away."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -97,32 +113,38 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    stored = golden.read(golden.results_file()) if options.check else None
+    stored = results.read(results.results_file()) if options.check else None
     if options.output is not None:
         output_file.check(options.output, options.overwrite)
     elif options.overwrite:
         return _complain("--overwrite only goes with --output FILE")
-    runs = [run() for run in terminal.progress("playing", golden.experiments())]
+    runs, missing = results.made_from(terminal.progress("playing", results.experiments()))
     if not options.check and options.output is None:
         out = terminal.console()
         _show(lambda: out.print(terminal.runs("every case and scenario", runs, out.width)))
     status = _verdict(runs)
-    for line in golden.unreached(runs):
+    for line in results.unreached(runs):
         print(line, file=sys.stderr)
         status = 1
-    made = golden.result(runs) if options.check or options.output is not None else {}
+    for package in dict.fromkeys(missing.values()):
+        names = [name for name, needed in missing.items() if needed == package]
+        print(f"not run: {', '.join(names)}; {needs(package)}", file=sys.stderr)
+    if options.output is not None and missing:
+        return _complain("a stored result must be complete; install what is missing first")
+    made = results.result(runs) if options.check or options.output is not None else {}
     if options.output is not None:
-        golden.write(options.output, made, options.overwrite)
-    return max(status, _compare(stored, made)) if options.check else status
+        results.write(options.output, made, options.overwrite)
+    return max(status, _compare(stored, made, missing)) if options.check else status
 
 
-def _compare(stored: dict, made: dict) -> int:
-    different = list(golden.differences(stored, made))
+def _compare(stored: dict, made: dict, missing: Iterable[str]) -> int:
+    stored = stored | {"runs": {name: run for name, run in stored["runs"].items() if name not in missing}}
+    different = list(results.differences(stored, made))
     for line in different[:SHOWN]:
         print(terminal.printable(line), file=sys.stderr)
     more = f", the first {SHOWN} are above" if len(different) > SHOWN else ""
-    told = f"{len(different)} difference{'s' * (len(different) > 1)} from the stored result{more}"
-    print(told if different else "the same as the stored result", file=sys.stderr)
+    count = f"{len(different)} difference{'s' * (len(different) > 1)} from the stored result{more}"
+    print(count if different else "the same as the stored result", file=sys.stderr)
     return 1 if different else 0
 
 
@@ -148,7 +170,7 @@ def _play(options: argparse.Namespace) -> int:
 
 
 def _show(printing) -> None:
-    """Print; a reader that has gone away, such as head, does not change the exit status."""
+    """Print. A reader that has gone away, such as head, does not change the exit status."""
     try:
         printing()
         sys.stdout.flush()
@@ -165,10 +187,8 @@ def _check_drawing(options: argparse.Namespace) -> None:
 
 
 def _draw(run: Run, path: str, overwrite: bool) -> None:
-    try:
-        from receiptlab.show import timeline
-    except ImportError as error:
-        raise CaseError(f"drawing needs {error.name}: pip install 'receiptlab[show]'") from None
+    from receiptlab.show import timeline
+
     try:
         drawing = timeline(run)
     except ValueError as error:

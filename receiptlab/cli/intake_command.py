@@ -14,9 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from rich.console import Console
-from rich.progress import Progress
-
 from receiptlab.cli import options, terminal
 from receiptlab.cli.options import Unusable, now_in
 from receiptlab.contracts.intake.intake import ARGUMENTS, Intake
@@ -156,14 +153,9 @@ def _store(path: str) -> Store:
 
 @contextlib.contextmanager
 def _bar(file: BinaryIO) -> Iterator[Callable[[Report], object] | None]:
-    """A bar on standard error by the bytes that were read; None where that is no terminal."""
-    err = Console(stderr=True)
-    if not (err.is_terminal and file.seekable()):
-        yield None
-        return
-    with Progress(console=err, transient=True) as bar:
-        task = bar.add_task("taking in", total=os.fstat(file.fileno()).st_size)
-        yield lambda report: bar.update(task, completed=file.tell())
+    """A progress bar by the bytes that were read."""
+    with terminal.bar("taking in", os.fstat(file.fileno()).st_size) as show:
+        yield (lambda report: show(file.tell())) if show and file.seekable() else None
 
 
 def _tell(report: Report, worked: bool) -> None:

@@ -33,8 +33,19 @@ class ResultsError(LabError):
 
 
 def experiments() -> list[Callable[[], Run]]:
-    """Every case and every scenario, each as something to call."""
+    """Every case and every scenario, each as a function."""
     return [*(lambda case=case: play(case) for case in own_cases()), *SCENARIOS]
+
+
+def made_from(each: Iterable[Callable[[], Run]]) -> tuple[list[Run], dict[str, str]]:
+    """The runs of these experiments; and by name, the missing package of each that could not run."""
+    runs, missing = [], {}
+    for experiment in each:
+        try:
+            runs.append(experiment())
+        except ModuleNotFoundError as error:
+            missing[experiment.__name__.replace("_", "-")] = str(error.name)
+    return runs, missing
 
 
 DYING = (

@@ -1,15 +1,19 @@
-"""Tables in the terminal. Colours are left out where the output is not a terminal."""
+"""Tables in the terminal: with rich where it is installed (the extra `cli`), else as plain columns."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from rich import box
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
-from rich.text import Text
+try:
+    from rich import box
+    from rich.console import Console
+    from rich.progress import Progress, track
+    from rich.table import Table
+    from rich.text import Text
+except ImportError:
+    Console = None
 
 from receiptlab.experiment.run import Run
 
@@ -25,29 +29,52 @@ _PIPED_WIDTH = 160
 _NARROW = 120
 
 
-class _Console(Console):
-    """A console that leaves a closed pipe to the caller."""
+class Plain:
+    """What this module uses of a rich console, without rich: it prints, and is as wide as a pipe."""
 
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
+    width = _PIPED_WIDTH
+
+    def print(self, table: object) -> None:
+        print(table)
 
 
-def console() -> Console:
-    """Writes to standard output; a pipe or a file gets a fixed width, so that nothing is cut."""
-    out = _Console(markup=False, highlight=False, emoji=False)
+def console() -> Console | Plain:
+    """Writes to standard output. A pipe or a file gets a fixed width, so that nothing is cut."""
+    if Console is None:
+        return Plain()
+
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # the caller decides
+
+    out = Piped(markup=False, highlight=False, emoji=False)
     if not out.is_terminal and "COLUMNS" not in os.environ:
-        out = _Console(markup=False, highlight=False, emoji=False, width=_PIPED_WIDTH)
+        out = Piped(markup=False, highlight=False, emoji=False, width=_PIPED_WIDTH)
     return out
 
 
 def progress(what: str, steps: Sequence) -> Iterable:
-    """The steps, with a bar on standard error while they run; none where that is no terminal."""
+    """The steps, with a progress bar on standard error when that is a terminal."""
+    if Console is None:
+        return steps
     err = Console(stderr=True)
     return track(steps, description=what, console=err, transient=True, disable=not err.is_terminal)
 
 
+@contextlib.contextmanager
+def bar(what: str, total: int) -> Iterator[Callable[[int], object] | None]:
+    """A progress bar on standard error: a function that sets how much is done, or None without a terminal."""
+    err = Console(stderr=True) if Console else None
+    if err is None or not err.is_terminal:
+        yield None
+        return
+    with Progress(console=err, transient=True) as shown:
+        task = shown.add_task(what, total=total)
+        yield lambda done: shown.update(task, completed=done)
+
+
 def printable(text: object) -> str:
-    """The text with everything that could steer a terminal written as an escape."""
+    """The text, with everything that could control a terminal written as an escape."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in str(text)
     )
@@ -55,8 +82,10 @@ def printable(text: object) -> str:
 
 def grid(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Sequence[str] = ()
-) -> Table:
-    """A table whose cells are taken as they are, never as markup. The columns in `whole` are not folded."""
+) -> Table | str:
+    """A table. Cells are printed as they are, never as markup. The columns in `whole` are not folded."""
+    if Console is None:
+        return _columns(title, columns, rows)
     table = Table(
         title=Text(printable(title)) if title else None,
         title_justify="left",
@@ -72,8 +101,15 @@ def grid(
     return table
 
 
-def steps(run: Run) -> Table:
-    """The outcome table of one run, a row a step."""
+def _columns(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [list(columns), *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return f"{printable(title)}\n{text}\n" if title else text
+
+
+def steps(run: Run) -> Table | str:
+    """The outcome table of one run, one row per step."""
     faults = ["fault"] if any(step.fault for step in run.steps) else []
     columns = ["#", "actor", "call", "now", *faults, "outcome", "reason or finding", "counts", "ok"]
     rows = []
@@ -89,9 +125,9 @@ def steps(run: Run) -> Table:
     return grid(f"{run.title} ({run.name}){named}", columns, rows, whole=("#", "outcome", "counts", "ok"))
 
 
-def runs(title: str, all_runs: Iterable[Run], width: int = _PIPED_WIDTH) -> Table:
-    """A row a run: the outcomes of its steps, the counts after the last, and whether all was as expected.
-    A narrow terminal does without the clauses and the kind."""
+def runs(title: str, all_runs: Iterable[Run], width: int = _PIPED_WIDTH) -> Table | str:
+    """One row per run: the outcomes of its steps, the counts after the last one, and whether everything was as
+    expected. A narrow terminal gets no clauses and no kind."""
     columns = ["clauses", "case or scenario", "kind", "outcomes", "counts", "ok"]
     rows = []
     for run in all_runs:
@@ -103,8 +139,9 @@ def runs(title: str, all_runs: Iterable[Run], width: int = _PIPED_WIDTH) -> Tabl
 
 
 def complaints(run: Run) -> list[str]:
-    """What did not come out as expected, a line each."""
-    told = [
-        f"{run.name}, step {step.number} ({step.call}): {wrong}" for step in run.steps for wrong in step.wrong
+    """What was not as expected, one line each."""
+    return [
+        printable(f"{run.name}, step {step.number} ({step.call}): {wrong}")
+        for step in run.steps
+        for wrong in step.wrong
     ]
-    return [printable(line) for line in told]

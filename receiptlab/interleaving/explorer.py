@@ -54,7 +54,7 @@ class Explorer:
     `prepare` is given the contract on the new file and does what was done before. `guards` replaces the
     contract's guards. `judge` is given counts and outcomes, and says safe or which harm; without one an
     order is safe when outcomes and rows are those of the calls made one after another, whoever is first.
-    Raises NoGreenlet where the package greenlet is missing.
+    Raises ModuleNotFoundError where the package greenlet is missing.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ def begin(case: Case, last: int) -> tuple[Run, Explorer]:
     """Play all but the last calls. Gives their run, and an explorer of the last ones; close it with `with`.
 
     What a case expects of its last calls is of one order, and is not looked at. Raises CaseError when these
-    calls cannot be made at once, and NoGreenlet.
+    calls cannot be made at once, and ModuleNotFoundError.
     """
     calls = _last(case, last)
     run, content = played(replace(case, calls=case.calls[:-last]))

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from receiptlab.contracts.base import Contract
-from receiptlab.errors import LabError
 from receiptlab.experiment.sandbox import Sandbox
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.store import Store
@@ -26,10 +25,6 @@ RAN, FAILED, WAITS = "ran", "failed", "waits"
 """What a step can come to. The caller that waits tries the same statement again later."""
 
 _TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(\w+)", re.IGNORECASE)
-
-
-class NoGreenlet(LabError):
-    """The package `greenlet` is not installed."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +53,9 @@ def short(sql: str) -> str:
 
 
 def greenlets() -> tuple[type, type]:
-    """The class greenlet and its GreenletExit. Raises NoGreenlet where the package is missing."""
-    try:
-        from greenlet import GreenletExit, greenlet
-    except ImportError:
-        raise NoGreenlet(
-            "interleavings need the package greenlet; install it with: pip install 'receiptlab[hazards]'"
-        ) from None
+    """The class greenlet and its GreenletExit. Raises ModuleNotFoundError without the package (`hazards`)."""
+    from greenlet import GreenletExit, greenlet
+
     return greenlet, GreenletExit
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from receiptlab.cli import results as golden
+from receiptlab.cli import results
 from receiptlab.cli.commands import main
 from receiptlab.contracts.owner import Owner
 from receiptlab.experiment.case_file import read_case
@@ -38,7 +38,7 @@ def changed(tmp_path, before, after):
 def already_run(monkeypatch):
     """What `run` plays was run before, by the test of the stored results."""
     runs = all_runs()
-    monkeypatch.setattr(golden, "experiments", lambda: [lambda run=run: run for run in runs])
+    monkeypatch.setattr(results, "experiments", lambda: [lambda run=run: run for run in runs])
 
 
 def test_run_prints_every_case_and_scenario(already_run, capsys):

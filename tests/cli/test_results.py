@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from receiptlab.cli import results as golden
+from receiptlab.cli import results
 from receiptlab.cli.commands import main
 from receiptlab.experiment.library import load
 from receiptlab.experiment.player import play
@@ -21,22 +21,22 @@ def runs():
 
 
 def test_everything_comes_out_as_it_is_stored(runs, monkeypatch):
-    monkeypatch.setattr(golden, "ablate", ablate)
-    assert list(golden.differences(golden.read(golden.results_file()), golden.result(runs))) == []
+    monkeypatch.setattr(results, "ablate", ablate)
+    assert list(results.differences(results.read(results.results_file()), results.result(runs))) == []
 
 
 def test_no_listed_crash_point_is_left_out(runs):
-    assert golden.unreached(runs) == []
+    assert results.unreached(runs) == []
 
 
 def test_a_crash_point_that_no_run_came_to_is_told(runs):
     without = [run for run in runs if "every-point" not in run.name and run.name != "O-01-crash-then-reopen"]
-    assert "owner accept: no run was ended at its point after_outbox" in golden.unreached(without)
+    assert "owner accept: no run was ended at its point after_outbox" in results.unreached(without)
 
 
 def test_check_passes_and_says_so(runs, capsys, monkeypatch):
-    monkeypatch.setattr(golden, "experiments", lambda: [lambda run=run: run for run in runs])
-    monkeypatch.setattr(golden, "ablate", ablate)
+    monkeypatch.setattr(results, "experiments", lambda: [lambda run=run: run for run in runs])
+    monkeypatch.setattr(results, "ablate", ablate)
     assert main(["run", "--check"]) == 0
     out, err = capsys.readouterr()
     assert out == ""
@@ -46,13 +46,13 @@ def test_check_passes_and_says_so(runs, capsys, monkeypatch):
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
-    """A copy of the golden file in the golden file's place."""
+    """A copy of the stored results file in its's place."""
     path = tmp_path / "results.json"
-    path.write_bytes(golden.results_file().read_bytes())
-    monkeypatch.setattr(golden, "golden_file", lambda: path)
-    monkeypatch.setattr(golden, "experiments", lambda: [lambda: play(load("R-01-exact-replay"))])
-    monkeypatch.setattr(golden, "unreached", lambda runs: [])
-    monkeypatch.setattr(golden, "ablate", ablate)
+    path.write_bytes(results.results_file().read_bytes())
+    monkeypatch.setattr(results, "results_file", lambda: path)
+    monkeypatch.setattr(results, "experiments", lambda: [lambda: play(load("R-01-exact-replay"))])
+    monkeypatch.setattr(results, "unreached", lambda runs: [])
+    monkeypatch.setattr(results, "ablate", ablate)
     return path
 
 
@@ -99,7 +99,7 @@ def test_a_stored_result_that_cannot_be_used_is_told_before_anything_runs(stored
 def test_output_writes_a_new_file_and_never_over_one_that_is_there(stored, tmp_path, capsys):
     path = tmp_path / "mine.json"
     assert main(["run", "--output", str(path)]) == 0
-    assert golden.read(path)["runs"]["R-01-exact-replay"]["held"] is True
+    assert results.read(path)["runs"]["R-01-exact-replay"]["held"] is True
     before = stored.read_bytes()
     assert main(["run", "--output", str(stored)]) == 2
     assert "add --overwrite" in capsys.readouterr().err
@@ -116,7 +116,7 @@ def test_output_to_a_missing_folder_is_told(stored, tmp_path, capsys):
 
 def test_differences_tell_types_lengths_and_what_is_not_there():
     told = list(
-        golden.differences({"runs": {"a": [1, True], "b": 1}}, {"runs": {"a": [1, 1], "c": "x" * 200}})
+        results.differences({"runs": {"a": [1, True], "b": 1}}, {"runs": {"a": [1, 1], "c": "x" * 200}})
     )
     assert told[:2] == ["runs.a[1]: stored True, came 1", "runs.b: stored 1, came nothing"]
     assert told[2].startswith("runs.c: stored nothing, came 'xxx")
@@ -124,7 +124,7 @@ def test_differences_tell_types_lengths_and_what_is_not_there():
 
 
 def test_a_stored_run_is_what_a_run_says():
-    stored = golden.read(golden.results_file())["runs"]["R-13-receipt-deleted"]
+    stored = results.read(results.results_file())["runs"]["R-13-receipt-deleted"]
     run = case("R-13-receipt-deleted")
     assert stored["kind"] == run.kind == "breaks"
     assert [step["anomaly"] for step in stored["steps"]] == ["", "", "duplicated", ""]
@@ -133,7 +133,7 @@ def test_a_stored_run_is_what_a_run_says():
 @pytest.mark.parametrize("name", [".", "/", "", "folder"])
 def test_a_folder_as_output_is_told_before_anything_runs(stored, tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(golden, "experiments", lambda: pytest.fail("it should not run"))
+    monkeypatch.setattr(results, "experiments", lambda: pytest.fail("it should not run"))
     (tmp_path / "folder").mkdir()
     assert main(["run", "--output", name, "--overwrite"]) == 2
     assert "is a folder" in capsys.readouterr().err
@@ -148,7 +148,7 @@ def test_overwrite_alone_is_told(stored, capsys):
 def test_output_that_can_never_be_written_is_refused_before_anything_runs(
     stored, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(golden, "experiments", lambda: pytest.fail("it should not run"))
+    monkeypatch.setattr(results, "experiments", lambda: pytest.fail("it should not run"))
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "one").symlink_to(tmp_path / "other")
     (tmp_path / "other").symlink_to(tmp_path / "one")
@@ -171,26 +171,26 @@ def test_a_link_is_not_replaced(stored, tmp_path, capsys):
     assert main(["run", "--output", str(tmp_path / "link.json")]) == 2
     assert main(["run", "--output", str(tmp_path / "link.json"), "--overwrite"]) == 0
     assert (tmp_path / "link.json").is_symlink()
-    assert golden.read(tmp_path / "nowhere.json")["format"] == 1
+    assert results.read(tmp_path / "nowhere.json")["format"] == 1
 
 
 def test_a_point_that_no_run_came_to_fails_the_run(stored, monkeypatch, capsys):
-    monkeypatch.setattr(golden, "unreached", lambda runs: ["owner accept: no run was ended at its point x"])
+    monkeypatch.setattr(results, "unreached", lambda runs: ["owner accept: no run was ended at its point x"])
     assert main(["run"]) == 1
     assert "no run was ended at its point x" in capsys.readouterr().err
 
 
 def test_a_process_that_never_died_is_told(runs):
     without = [run for run in runs if run.name != "closure-dies-at-every-point"]
-    assert "retention close_and_collect: no process died at its point after_boundary" in golden.unreached(
+    assert "retention close_and_collect: no process died at its point after_boundary" in results.unreached(
         without
     )
 
 
 def test_a_failed_expectation_fails_the_check_too(stored, monkeypatch, capsys):
-    monkeypatch.setattr(golden, "differences", lambda stored, made: [])
+    monkeypatch.setattr(results, "differences", lambda stored, made: [])
     monkeypatch.setattr(
-        golden, "experiments", lambda: [lambda: replace(RUN, steps=(replace(RUN.steps[0], wrong=("x",)),))]
+        results, "experiments", lambda: [lambda: replace(RUN, steps=(replace(RUN.steps[0], wrong=("x",)),))]
     )
     assert main(["run", "--check"]) == 1
 
@@ -198,7 +198,7 @@ def test_a_failed_expectation_fails_the_check_too(stored, monkeypatch, capsys):
 def test_lists_of_unequal_length_and_the_ablation_are_compared():
     stored = {"runs": {"a": [1, 2, 3, 4]}, "ablation": {"owner": [["fence", "x"]]}}
     made = {"runs": {"a": [1, 2, 3, 5]}, "ablation": {"owner": []}}
-    assert list(golden.differences(stored, made)) == [
+    assert list(results.differences(stored, made)) == [
         "runs.a[3]: stored 4, came 5",
         "ablation.owner: stored [['fence', 'x']], came []",
     ]

@@ -23,15 +23,80 @@ def installed(tmp_path_factory):
     return folder
 
 
-def test_the_package_works_away_from_a_checkout(installed):
-    environment = {**os.environ, "PYTHONPATH": str(installed / "site")}
-    asked = {"cwd": installed, "env": environment, "capture_output": True, "text": True, "timeout": 120}
-    code = "import receiptlab; from receiptlab.cli import results; results.read(results.golden_file()); print(receiptlab.__file__)"
-    done = subprocess.run([sys.executable, "-c", code], **asked)
-    assert done.stdout.startswith(str(installed)), done.stderr
-    listed = subprocess.run([sys.executable, "-m", "receiptlab", "list"], **asked)
-    assert "O-07-same-holder-wrong-fence" in listed.stdout and "13_split_brain_restore" in listed.stdout
-    assert listed.returncode == 0, listed.stderr
+WITHOUT = """
+import sys
+sys.argv[0] = "receiptlab"
+for name in ("rich", "prometheus_client", "pandas", "matplotlib", "jinja2", "apsw", "greenlet"):
+    sys.modules[name] = None
+from receiptlab.__main__ import main
+sys.exit(main())
+"""
+CASE = str(ROOT / "data/cases/owner/O-13-actor.jsonl")
+
+
+def without_extras(installed, *arguments):
+    """The installed package as it is without any of its extras, in a folder that is no checkout."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, *arguments],
+        cwd=installed,
+        env={**os.environ, "PYTHONPATH": str(installed / "site")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (("--version",), "receiptlab "),
+        (("about",), "sqlite"),
+        (("list",), "13_split_brain_restore"),
+        (("play", CASE), "key-reused: actor"),
+    ],
+)
+def test_the_core_needs_no_other_package(installed, arguments, printed):
+    done = without_extras(installed, *arguments)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+    assert printed in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (("play", CASE, "--interleavings"), "greenlet; install it with: pip install 'receiptlab[hazards]'"),
+        (
+            ("play", CASE, "--timeline", "run.svg"),
+            "matplotlib; install it with: pip install 'receiptlab[show]'",
+        ),
+    ],
+)
+def test_a_missing_extra_is_one_sentence(installed, arguments, extra):
+    done = without_extras(installed, *arguments)
+    assert (done.returncode, done.stderr) == (2, f"receiptlab: this needs {extra}\n")
+
+
+def test_what_needs_an_extra_is_not_run_and_named(installed, monkeypatch, capsys):
+    from receiptlab.cli import commands, results
+    from receiptlab.experiment.library import load
+    from receiptlab.experiment.player import play
+
+    def every_interleaving():
+        raise ModuleNotFoundError("no greenlet", name="greenlet")
+
+    case = load("R-01-exact-replay")
+    stored = results.result([play(case)]) | {"ablation": {}}
+    stored["runs"]["every-interleaving"] = {}
+    monkeypatch.setattr(results, "experiments", lambda: [lambda: play(case), every_interleaving])
+    monkeypatch.setattr(results, "unreached", lambda runs: [])
+    monkeypatch.setattr(results, "CONTRACTS", {})
+    monkeypatch.setattr(results, "read", lambda path: stored)
+    assert commands.main(["run", "--check"]) == 0
+    errors = capsys.readouterr().err
+    assert "not run: every-interleaving; this needs greenlet; install it with: pip install" in errors
+    assert "the same as the stored result" in errors
+    assert commands.main(["run", "--output", str(installed / "out.json")]) == 2
+    assert not (installed / "out.json").exists()
 
 
 def test_the_wheel_brings_one_package_and_nothing_else(installed):

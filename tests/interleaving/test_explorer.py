@@ -26,7 +26,7 @@ from receiptlab.interleaving.stepper import Caller, calling, short
 from receiptlab.scenarios import interleaving_rows as every_interleaving
 from receiptlab.scenarios import racing_mistakes as racing
 from receiptlab.scenarios.interleaving_rows import EXPECTED, explored, rows, witness
-from receiptlab.scenarios.interleavings import PAIRS, Experiment, among, execute
+from receiptlab.scenarios.interleavings import PAIRS, Race, among, execute
 from receiptlab.scenarios.naive import Naive, accept_by_key_alone, write_result
 from receiptlab.scenarios.racing_mistakes import PLANTED
 from receiptlab.store import Store
@@ -434,7 +434,7 @@ def test_calls_that_never_meet_are_vacuous():
 
 
 def test_a_vacuous_experiment_is_not_as_expected(monkeypatch):
-    nothing = Experiment(
+    nothing = Race(
         "nothing", Naive, (reading("a", 1), reading("b", 1)), None, lambda counts, outcomes: "serializable"
     )
     monkeypatch.setattr(every_interleaving, "explored", lambda name: nothing.explore())
@@ -590,7 +590,7 @@ def test_the_bars_tell_every_verdict_in_words():
         "4 wrong",
         "4 deadlock",
         "310 interleavings",
-        "14 safe",
+        "14 serializable",
         "check outside of the transaction",
     ):
         assert words in picture.svg
@@ -604,8 +604,8 @@ def test_importing_the_scenarios_does_not_load_greenlet():
 
 def test_a_missing_greenlet_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "greenlet", None)
-    monkeypatch.setattr(schedules, "Sandbox", None)  # it is told before a file is made
-    with pytest.raises(stepping.NoGreenlet, match="pip install"):
+    monkeypatch.setattr(schedules, "Sandbox", None)  # it is noticed before a file is made
+    with pytest.raises(ModuleNotFoundError, match="greenlet"):
         TWO.explorer()
 
 

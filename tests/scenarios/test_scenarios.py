@@ -56,5 +56,5 @@ def test_no_two_counts_of_a_run_have_one_name():
 def test_a_fault_of_a_scenario_that_never_strikes_is_not_as_expected():
     lab = Experiment(Owner, "a fault that strikes nothing", name="fault", clauses="O-1")
     step = lab.step("operator", "counts", None, lab.observer.counted, fault="no_such_point")
-    lab.run
+    assert lab.run.last == step
     assert step.wrong == ("fault no_such_point: it never struck",)
