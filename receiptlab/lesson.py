@@ -1,4 +1,4 @@
-"""What a notebook needs beside the package's own calls: to play, to expect a refusal, to show code."""
+"""Helpers for notebooks: play a case, expect a refusal, show code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from receiptlab.scenarios import SCENARIOS
 
 
 def case(name: str, guards: dict | None = None) -> Run:
-    """Play one of the lab's cases, such as O-07-same-holder-wrong-fence; with other guards if given."""
+    """Play one of the lab's cases, such as O-07-same-holder-wrong-fence, with other guards if given."""
     return play(load(name), guards)
 
 
@@ -23,13 +23,13 @@ def scenario(name: str) -> Run:
     for function in SCENARIOS:
         if function.__name__.replace("_", "-") == name:
             return function()
-    raise CaseError(f"there is no scenario {name}; `python -m receiptlab list` shows all")
+    raise CaseError(f"there is no scenario {name}; `receiptlab list` shows all")
 
 
 def refused(reason: str, call: Callable[..., object], /, *args: object, **kwargs: object) -> None:
     """Make a call that the contract must refuse with this reason, and print its message.
 
-    Raises AssertionError when the call comes out in any other way.
+    Raises AssertionError when the call ends in any other way.
     """
     outcome = attempt(call, *args, **kwargs)
     assert (outcome.word, outcome.reason) == ("refused", reason), (
@@ -39,9 +39,9 @@ def refused(reason: str, call: Callable[..., object], /, *args: object, **kwargs
 
 
 def invalid(argument: str, call: Callable[..., object], /, *args: object, **kwargs: object) -> None:
-    """Make a call whose `argument` is wrong, and print what it is told.
+    """Make a call whose `argument` is wrong, and print the message.
 
-    Raises AssertionError when the call comes out in any other way.
+    Raises AssertionError when the call ends in any other way.
     """
     outcome = attempt(call, *args, **kwargs)
     assert (outcome.word, outcome.reason) == ("invalid", argument), (
@@ -51,5 +51,5 @@ def invalid(argument: str, call: Callable[..., object], /, *args: object, **kwar
 
 
 def source(function: Callable) -> None:
-    """Print the source of a function, to be read."""
+    """Print the source of a function."""
     print(inspect.getsource(function).rstrip())

@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit status. Bad input gets a message and no traceback."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError):
-            stream.reconfigure(errors="backslashreplace")  # a narrow encoding prints escapes and goes on
+            stream.reconfigure(errors="backslashreplace")  # in a narrow encoding, print escapes
     options = _parser().parse_args(arguments)
     try:
         status = options.command(options)
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except OSError as error:
         where = error.filename or "the output or the file system"
-        return _complain(f"{where}: {error.strerror}; check the folder and its rights")
+        return _complain(f"{where}: {error.strerror}; check the folder and its permissions")
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
@@ -87,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="receiptlab", description="A teaching lab on receipts.")
     parser.add_argument("--version", action="version", version=f"receiptlab {version('receiptlab')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="play every case and scenario of the lab, one row each")
+    run = commands.add_parser(
+        "run", help="play every case and scenario of the lab and print one row for each"
+    )
     run.add_argument("--check", action="store_true", help="compare the whole result with data/results.json")
     run.add_argument("--output", metavar="FILE", help="write the whole result to FILE")
     run.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
@@ -107,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     working.add_parser(commands)
     tending.add_parsers(commands)
     receiving.add_parser(commands)
-    about = commands.add_parser("about", help="show which Python and SQLite these are")
+    about = commands.add_parser("about", help="show the versions of Python and SQLite")
     about.set_defaults(command=_about)
     return parser
 
@@ -154,7 +156,7 @@ def _play(options: argparse.Namespace) -> int:
     elif options.overwrite:
         return _complain("--overwrite only goes with --timeline OUT.svg")
     interleaving_cli.check(options)
-    cases = [read_case(path) for path in options.files]  # all are read before anything runs
+    cases = [read_case(path) for path in options.files]  # read all of them before anything runs
     if options.interleavings:
         return interleaving_cli.explore(options, cases[0], _show, _draw)
     runs = [play(case, through=partial(terminal.progress, f"playing {case.name}")) for case in cases]

@@ -1,7 +1,8 @@
-"""The command `intake`: takes a file of letters or of webhook deliveries into a database file, and stages the work
-of the processors that are named.
+"""The command `intake`: takes letters or webhook deliveries from a file into a database file, and stages work
+for the named processors.
 
-Exit status: 0 everything was clear, 1 something was skipped or is doubtful, 2 the file could not be used.
+Exit status: 0 when everything was clear, 1 when something was skipped or is doubtful, 2 when the file
+could not be used.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from receiptlab.examples.batches import Broken, Delivery, Report, take_in
 from receiptlab.store import Store
 
 SCHEMA = (*Work.SCHEMA, *mailbox.SCHEMA, *webhooks.SCHEMA, *worker.SCHEMA)
-"""The tables of a database file that the command makes."""
+"""The tables of a database file that the command creates."""
 
 FORMATS = ("jsonl", "mbox")
-"""What FILE can be."""
+"""The formats that FILE can have."""
 
 RETAIN = 7 * 86_400
 """How long a receipt keeps its key and reference, in seconds: a week."""
@@ -42,12 +43,14 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     """Add the command to the parser's subcommands."""
     parser = commands.add_parser("intake", help="take letters or webhook deliveries into a database file")
     parser.add_argument("file", metavar="FILE", help="an mbox, or webhook deliveries in JSON Lines")
-    parser.add_argument("--db", required=True, metavar="FIXTURE", help="made when it is not there")
-    parser.add_argument("--tenant", default="local", metavar="NAME", help="whose items (default: local)")
+    parser.add_argument("--db", required=True, metavar="FIXTURE", help="created if it doesn't exist")
+    parser.add_argument(
+        "--tenant", default="local", metavar="NAME", help="the tenant of the items (default: local)"
+    )
     parser.add_argument(
         "--namespace", metavar="NAME", help="the mailbox's name (default: the name of FILE); mbox only"
     )
-    parser.add_argument("--format", choices=FORMATS, help="left out: guessed from the first bytes")
+    parser.add_argument("--format", choices=FORMATS, help="default: guessed from the first bytes")
     parser.add_argument(
         "--volatile", action="append", default=[], metavar="NAME",
         help="leave this field of a webhook's body (attempt, meta.sent_at) out of its content; repeatable",
@@ -61,16 +64,16 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
     processor, revision = (options.name(each, each) for each in ("processor", "processor_revision"))
     parser.add_argument(
         "--processor", action="append", default=[], type=processor, metavar="NAME",
-        help="stage the work of this processor on every accepted item; may be said again",
+        help="stage work for this processor on every accepted item; repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--processor-revision", default="1", type=revision, metavar="R",
-        help="the revision of these processors (default 1); another one works on everything anew",
+        help="the revision of these processors (default 1); a new revision works on everything again",
     )  # fmt: skip
     parser.add_argument(
         "--retain", type=options.seconds(), default=RETAIN * 1_000, metavar="SECONDS",
-        help="how long a receipt keeps its key and reference, and its work (default: a week); while work is "
-        "dead or unfinished it is kept longer",
+        help="how long a receipt keeps its key, reference and work (default: a week); longer while work is "
+        "dead or unfinished",
     )  # fmt: skip
     parser.add_argument(
         "--keep-tombstone", type=options.seconds(), default=TOMBSTONE * 1_000, metavar="SECONDS",
@@ -79,16 +82,16 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Take the file in and print what its items were; returns the exit status.
+    """Take the file in, print what its items were, and return the exit status.
 
-    Batches are taken in whole or not at all, also when it is stopped. Raises Unusable, what
+    Each batch is taken in completely or not at all, even when the command is stopped. Raises Unusable, what
     `Store.open` and `Store.create` raise, and OSError when FILE cannot be read.
     """
     _check("tenant", options.tenant)
     if options.keep_tombstone < options.retain:
-        raise Unusable("--keep-tombstone is shorter than --retain; a tombstone is what is left after that")
+        raise Unusable("--keep-tombstone is shorter than --retain; a tombstone is what remains after that")
     if os.path.exists(options.db) and os.path.samefile(options.file, options.db):
-        raise Unusable(f"{options.db} is FILE and FIXTURE in one; give two files")
+        raise Unusable(f"{options.db} is both FILE and the database file; give two files")
     processors = [(each, options.processor_revision) for each in dict.fromkeys(options.processor)]
     with open(options.file, "rb") as file:
         kind = options.format or _guess(options.file, file)
@@ -111,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
 def _source(kind: str, file: BinaryIO, options: argparse.Namespace) -> Iterator[Delivery | Broken]:
     if kind == "mbox":
         if options.volatile:
-            raise Unusable("a letter has no fields to leave out; --volatile is for JSON Lines")
+            raise Unusable("letters have no volatile fields; --volatile is for JSON Lines")
         name = Path(options.file).name if options.namespace is None else options.namespace
         return mailbox.letters(file, options.tenant, _check("namespace", name))
     if options.namespace is not None:
@@ -130,7 +133,7 @@ def _check(name: str, value: str) -> str:
 
 
 def _guess(path: str, file: BinaryIO) -> str:
-    """The format that the first bytes show. Before JSON, white space and a byte order mark may stand."""
+    """The format, guessed from the first bytes. White space and a byte order mark may precede JSON."""
     head = file.peek(_HEAD)[:_HEAD]
     if head.startswith(b"From "):
         return "mbox"
@@ -159,7 +162,7 @@ def _bar(file: BinaryIO) -> Iterator[Callable[[Report], object] | None]:
 
 
 def _tell(report: Report, worked: bool) -> None:
-    """Print the counts, also that of the work staged, and on standard error what was broken or doubtful."""
+    """Print the counts, including staged work; and on standard error, what was broken or doubtful."""
     for each in report.named:
         skipped = "; it was skipped" if isinstance(each, Broken) else ""
         print(terminal.printable(f"{each.place}: {each.why}{skipped}"), file=sys.stderr)

@@ -1,4 +1,5 @@
-"""play --interleavings and play --interleaving: the last calls of a case in every interleaving, or in one."""
+"""play --interleavings and play --interleaving: the last calls of a case in every
+interleaving, or in one."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ JSON_FORMAT = 1
 
 
 Drawing = Callable[[Run, str, bool], None]
-"""Draws a run to a path, and says whether a file there may be replaced."""
+"""Draws a run to a path. The flag says whether to replace an existing file."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,13 +31,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         const=2,
         metavar="N",
-        help="make the last N calls (default 2) at once, in every interleaving of their statements (one FILE only)",
+        help="make the last N calls (default 2) at once, in every interleaving (one FILE only)",
     )
-    parser.add_argument("--interleaving", metavar="ABBA", help="run this one order again and show its steps")
+    parser.add_argument(
+        "--interleaving", metavar="ABBA", help="run only this interleaving and show its steps"
+    )
 
 
 def check(options: argparse.Namespace) -> None:
-    """Settle how many calls are made at once. Raises CaseError for options that do not go together."""
+    """Set how many calls are made at once. Raises CaseError for options that contradict each other."""
     if options.interleavings is None:
         options.interleavings = 2 if options.interleaving is not None else 0
     elif options.interleavings < 2:
@@ -44,12 +47,12 @@ def check(options: argparse.Namespace) -> None:
     if options.interleavings and len(options.files) > 1:
         raise CaseError("--interleavings explores one case; give one FILE")
     if options.interleavings and options.timeline and options.interleaving is None:
-        raise CaseError("--timeline draws one order; say which with --interleaving")
+        raise CaseError("--timeline draws one interleaving; choose it with --interleaving")
 
 
 def explore(options: argparse.Namespace, case: Case, show: Callable, draw: Drawing) -> int:
-    """Explore every interleaving, or run one again, and print what came. The exit status: 1 when an order was not
-    safe, when the calls never met, or when a call before them did not come out as expected."""
+    """Explore every interleaving, or run one again, and print the result. Exit status 1 when one is not
+    serializable, when the calls never met, or when an earlier call was not as expected."""
     before, explorer = interleavings.begin(case, options.interleavings)
     wrong = terminal.complaints(before)
     with explorer:
@@ -59,7 +62,7 @@ def explore(options: argparse.Namespace, case: Case, show: Callable, draw: Drawi
             run = explorer.rerun(options.interleaving)
             _one(options, run, show, draw)
             wrong += [
-                f"{step.anomaly}: the calls do not end as they do one after another"
+                f"{step.anomaly}: no serial order of the calls ends like this"
                 for step in run.steps
                 if step.anomaly
             ]
@@ -77,7 +80,7 @@ def _all(options: argparse.Namespace, explorer: Explorer, show: Callable) -> lis
     else:
         show(lambda: terminal.console().print(_table(found)))
     told = f"{len(found.interleavings)} interleavings; {found.classes['serializable']} are serializable"
-    print(f"{told}: they end as the calls do one after another", file=sys.stderr)
+    print(f"{told}: each ends as some serial order of the calls does", file=sys.stderr)
     return wrong
 
 

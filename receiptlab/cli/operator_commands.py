@@ -1,9 +1,9 @@
-"""The commands that look after work: `status`, `results`, `dead`, `requeue`, `discard`, `reset-ahead` and
-`sweep`.
+"""The operator's commands: `status`, `results`, `dead`, `requeue`, `discard`, `reset-ahead` and `sweep`.
 
-They do not stand in line with the workers: one that was stopped in its turn must not keep them out.
+They don't use the workers' fair lock, so a suspended worker can't block them.
 
-Exit status: 0 all was done, 1 a row could not be requeued or discarded, 2 the database file could not be used.
+Exit status: 0 when everything was done, 1 when a row could not be requeued or discarded, 2 when the database
+file could not be used.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from receiptlab.examples import clock, worker
 from receiptlab.examples.metrics import STATES, metrics
 
 CHUNK = 1_000
-"""How many of each kind one chunk of a sweep takes."""
+"""Maximum number of rows of each kind in one chunk of a sweep."""
 
 PAGE = 50
-"""How many dead rows are shown at once."""
+"""Number of dead letters shown at once."""
 
 HORIZON = DAY
-"""A row that is due later than this from now was written by a clock that was ahead."""
+"""A row that is due later than this from now was written by a clock that ran ahead."""
 
 KEEP_DEAD = 30 * DAY
-"""How long a sweep keeps a dead letter that nobody dealt with, from when it became dead."""
+"""How long a sweep keeps a dead letter that nobody has handled, from when it became dead."""
 
 _RESULTS = """SELECT id, processor, identity, revision, substr(output, 1, ?) FROM result
     ORDER BY id DESC LIMIT ?"""
@@ -42,36 +42,44 @@ _SHOWN = 200
 def add_parsers(commands: argparse._SubParsersAction) -> None:
     """Add the commands to the parser's subcommands."""
     status = commands.add_parser("status", help="count the work by processor and state")
-    status.add_argument("--metrics", action="store_true", help="as text for Prometheus")
+    status.add_argument("--metrics", action="store_true", help="print the counts for Prometheus")
     _add_horizon(status, "report rows that are due later than this from now")
     status.set_defaults(command=_status)
-    results = commands.add_parser("results", help="show what the commands printed, the latest last")
-    _add_limit(results, PAGE, "at most so many rows")
+    results = commands.add_parser("results", help="show the results, the latest last")
+    _add_limit(results, PAGE, "maximum number of rows")
     results.set_defaults(command=_results)
-    dead = commands.add_parser("dead", help="show dead work with its history")
+    dead = commands.add_parser("dead", help="show the dead letters with their history")
     rule = ruled("after", 0, LATEST)
-    dead.add_argument("--after", type=rule, default=0, metavar="ID", help="only rows with a greater id")
-    _add_limit(dead, PAGE, "at most so many rows")
+    dead.add_argument("--after", type=rule, default=0, metavar="ID", help="only rows with a higher id")
+    _add_limit(dead, PAGE, "maximum number of rows")
     dead.set_defaults(command=_dead)
-    requeue = commands.add_parser("requeue", help="give dead work one more try")
-    requeue.add_argument("ids", nargs="+", type=ruled("id", 1, LATEST), metavar="ID", help="as dead shows it")
+    requeue = commands.add_parser("requeue", help="give a dead letter one more attempt")
+    requeue.add_argument(
+        "ids", nargs="+", type=ruled("id", 1, LATEST), metavar="ID", help="the id that dead shows"
+    )
     requeue.set_defaults(command=_requeue)
-    discard = commands.add_parser("discard", help="give dead work up, so that its receipt can be compacted")
-    discard.add_argument("ids", nargs="+", type=ruled("id", 1, LATEST), metavar="ID", help="as dead shows it")
+    discard = commands.add_parser(
+        "discard", help="give a dead letter up, so that its receipt can be compacted"
+    )
+    discard.add_argument(
+        "ids", nargs="+", type=ruled("id", 1, LATEST), metavar="ID", help="the id that dead shows"
+    )
     discard.set_defaults(command=_discard)
-    reset = commands.add_parser("reset-ahead", help="make work due now that a clock which was ahead put off")
-    _add_horizon(reset, "only what is due, or claimed, for longer than this from now")
-    _add_limit(reset, CHUNK, "the largest number in one transaction")
+    reset = commands.add_parser("reset-ahead", help="make work due that a clock running ahead has delayed")
+    _add_horizon(reset, "only work that is due, or claimed, later than this from now")
+    _add_limit(reset, CHUNK, "maximum number of rows per transaction")
     reset.set_defaults(command=_reset_ahead)
-    sweep = commands.add_parser("sweep", help="end overdue claims, bury what is spent, compact receipts")
+    sweep = commands.add_parser(
+        "sweep", help="end overdue claims, make dead letters of items without attempts left, compact receipts"
+    )
     sweep.add_argument(
         "--keep-dead", type=seconds(), default=KEEP_DEAD, metavar="SECONDS",
-        help="discard dead work that nobody dealt with for so long since it died (default: 30 days)",
+        help="discard dead letters that nobody has handled for this long (default: 30 days)",
     )  # fmt: skip
-    _add_limit(sweep, CHUNK, "at most so many of each kind in one transaction")
+    _add_limit(sweep, CHUNK, "maximum number of rows of each kind per transaction")
     sweep.add_argument(
         "--attempts", type=ruled("attempts", 1, 1_000_000), default=ATTEMPTS, metavar="N",
-        help=f"what was tried so often is dead; as for work (default {ATTEMPTS})",
+        help=f"attempts after which an item is dead, as for work (default {ATTEMPTS})",
     )  # fmt: skip
     sweep.set_defaults(command=_sweep)
     for parser in (status, results, dead, requeue, discard, reset, sweep):
@@ -111,8 +119,8 @@ def _status(given: argparse.Namespace) -> int:
     ]
     terminal.console().print(terminal.grid("", ("processor", *STATES), rows))
     for processor, state, count, latest in ahead:
-        put_off = f"{processor}: {count} {state}, put off until {clock.shown(latest)} at the latest"
-        how = "if a clock was ahead, reset-ahead makes them due"
+        put_off = f"{processor}: {count} {state}, delayed until {clock.shown(latest)} at the latest"
+        how = "if a clock ran ahead, reset-ahead makes them due"
         print(terminal.printable(f"{put_off}; {how}"), file=sys.stderr)
     return 0
 
@@ -125,7 +133,7 @@ def _dead(given: argparse.Namespace) -> int:
     columns = ("id", "processor", "its revision", "identity", "revision", "history", "last failure")
     terminal.console().print(terminal.grid("", columns, rows, whole=("id",)))
     if page.more:
-        print(f"there are more; go on with --after {page.dead[-1].work}", file=sys.stderr)
+        print(f"there are more; continue with --after {page.dead[-1].work}", file=sys.stderr)
     return 0
 
 
@@ -169,7 +177,7 @@ def _each(given: argparse.Namespace, call: Callable, done: str) -> int:
                 call(work, each, now)
             except Refused as error:
                 refused += 1
-                print(f"{each}: {error}; it stays as it is", file=sys.stderr)
+                print(f"{each}: {error}; nothing was changed", file=sys.stderr)
             else:
                 print(f"{each} {done}")
     return 1 if refused else 0
@@ -200,7 +208,7 @@ def _sweep(given: argparse.Namespace) -> int:
             except Refused as error:
                 if error.reason != "lease-lost":
                     raise
-                token = _acquire(work, given)  # a long sweep outlives its lease
+                token = _acquire(work, given)  # a long sweep can outlive its lease
                 continue
             total = {name: count + getattr(swept, name, 0) for name, count in total.items()}
             more = swept.more

@@ -1,6 +1,6 @@
-"""What the commands over a database file share: options in seconds, the time, names, and opening it.
+"""What the commands for a database file share: options in seconds, the time, names, and opening the file.
 
-On the command line times are in seconds; what the contracts get is in milliseconds.
+Times on the command line are in seconds. The contracts get milliseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from receiptlab.store import Store
 from receiptlab.values import integer
 
 ATTEMPTS = 5
-"""How often an item is tried, where nothing else is said."""
+"""Default number of attempts."""
 
 
 DAY, YEAR = 86_400_000, 365 * 86_400_000
@@ -27,7 +27,7 @@ _NEWEST = "SELECT staged_at FROM outbox ORDER BY id DESC LIMIT 1"
 
 
 class Unusable(LabError):
-    """A file, or an option about it, cannot be used; nothing was changed."""
+    """A file or an option can't be used. Nothing was changed."""
 
 
 def moment(text: str) -> int:
@@ -54,14 +54,14 @@ def ruled(name: str, low: int, high: int) -> Callable[[str], int]:
 
 
 def seconds(low: int = 0) -> Callable[[str], int]:
-    """An argparse type: seconds, fractions too, of at least `low` milliseconds. Gives milliseconds."""
+    """An argparse type: seconds, with fractions, of at least `low` milliseconds. Returns milliseconds."""
 
     def rule(text: str) -> int:
         try:
             given = Decimal(text) * 1_000
             if given.is_finite() and low <= given <= LONGEST:
                 return int(given)
-        except ArithmeticError:  # no number, or one with an exponent beyond all bounds
+        except ArithmeticError:  # not a number, or one with a huge exponent
             pass
         shown = f"at least {Decimal(low) / 1_000}, and at most {LONGEST // 1_000}"
         raise argparse.ArgumentTypeError(f"must be a number of seconds, {shown}")
@@ -82,8 +82,8 @@ def name(option: str, rule: str) -> Callable[[str], str]:
 
 
 def opened(path: str, *more: str, reading: bool = False) -> Store:
-    """The database file, with the tables of work and those of `more`; with `reading` as `Store.open` has it.
-    Raises Unusable where it lacks the tables, and what `Store.open` raises."""
+    """Open the database file, which must have the tables of work and those of `more`. `reading` is as in
+    `Store.open`. Raises Unusable when tables are missing, and what `Store.open` raises."""
     store = Store.open(path, reading=reading)
     try:
         store.require((*Work.SCHEMA, *more))
@@ -91,7 +91,7 @@ def opened(path: str, *more: str, reading: bool = False) -> Store:
         store.close()
         if error.reason != "tables":
             raise
-        how = "take items into a new database file with: intake FILE --db FIXTURE --processor NAME"
+        how = "take items into a new database file with: intake FILE --db NEW.db --processor NAME"
         raise Unusable(f"{path} lacks the tables of work, or has those of another version; {how}") from None
     except BaseException:
         store.close()
@@ -100,24 +100,24 @@ def opened(path: str, *more: str, reading: bool = False) -> Store:
 
 
 def add_db(parser: argparse.ArgumentParser) -> None:
-    """Add --db, for a database file that is there."""
-    parser.add_argument("--db", required=True, metavar="FIXTURE", help="a database file that intake made")
+    """Add --db, for an existing database file."""
+    parser.add_argument("--db", required=True, metavar="FIXTURE", help="a database file created by intake")
 
 
 def add_now(parser: argparse.ArgumentParser, more: str = "") -> None:
     """Add --now."""
     text = f"the time in milliseconds (default: the clock){more}"
     parser.add_argument("--now", type=moment, metavar="N", help=text)
-    text = "take a time that is far from the newest message in the database file all the same"
+    text = "accept a time that is far from the newest message in the database file"
     parser.add_argument("--force", action="store_true", help=text)
 
 
 def now_in(store: Store, given: argparse.Namespace) -> int:
     """The time of a command: --now, or the clock.
 
-    Raises Unusable for a time a day or more before the newest message in the database file, or a year or more after
-    it, unless --force is given: seconds where milliseconds are meant, or a clock that was reset, would
-    end claims and compact receipts. It does not notice a smaller error, or any in a database file without messages.
+    Raises Unusable for a time a day or more before the newest message in the file, or a year or more after
+    it, unless --force is given. Seconds in place of milliseconds, or a clock that was reset, would end claims
+    and compact receipts. Smaller errors are not noticed, nor any error in a file without messages.
     """
     now = clock.milliseconds() if given.now is None else given.now
     for (newest,) in () if given.force else store.read(_NEWEST):

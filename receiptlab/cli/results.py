@@ -1,7 +1,7 @@
-"""The result of everything, as one object that anyone can make again and compare.
+"""The result of every case and scenario as one JSON object, to be made again and compared.
 
-`data/results.json` holds it. Python and SQLite that made it are named in it, outside of what is
-compared. One run stands on one line, so that a change can be read in a diff.
+It is stored in `data/results.json`, which also names the Python and SQLite that made it; these are not
+compared. Each run is one line, so that a change is readable in a diff.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def experiments() -> list[Callable[[], Run]]:
 
 
 def made_from(each: Iterable[Callable[[], Run]]) -> tuple[list[Run], dict[str, str]]:
-    """The runs of these experiments; and by name, the missing package of each that could not run."""
+    """The runs of these experiments, and the missing package by the name of each experiment that couldn't
+    run."""
     runs, missing = [], {}
     for experiment in each:
         try:
@@ -57,12 +58,12 @@ DYING = (
     ("work", "complete"),
     ("work", "sweep"),
 )
-"""The calls during which a real process must have died, at each of their points."""
+"""The calls during which a real process must have died, at each of their failpoints."""
 
 
 def unreached(runs: Iterable[Run]) -> list[str]:
-    """The listed crash points that no run came to, a line each: of every call that writes, and once more
-    for real processes."""
+    """The failpoints that no run reached, one line each: of every call that writes, and again for real
+    processes."""
     steps = {
         (run.contract, step.call, step.fault, step.note) for run in runs for step in run.steps if step.fault
     }
@@ -74,19 +75,19 @@ def unreached(runs: Iterable[Run]) -> list[str]:
         for point in failpoints_of(kind, call)
     ]
     told = [
-        f"{each[0]} {each[1]}: no run was ended at its point {each[2]}"
+        f"{each[0]} {each[1]}: no run ended at its failpoint {each[2]}"
         for each in every
         if each not in struck
     ]
     for contract, call, point in every:
         note = f"exit code {exit_code(CONTRACTS[contract], call, point)}"
         if (contract, call) in DYING and (contract, call, point, note) not in steps:
-            told.append(f"{contract} {call}: no process died at its point {point}")
+            told.append(f"{contract} {call}: no process died at its failpoint {point}")
     return told
 
 
 def result(runs: Iterable[Run]) -> dict:
-    """The object of these runs, with the ablation of each contract."""
+    """The object for these runs, with the mutation tests of each contract."""
     told = engine.report()
     return {
         "format": FORMAT,
@@ -99,7 +100,7 @@ def result(runs: Iterable[Run]) -> dict:
 
 
 def results_file() -> Path:
-    """Where the stored result lies."""
+    """The path of the stored result."""
     return data_folder() / "results.json"
 
 
@@ -110,14 +111,15 @@ def read(path: Path) -> dict:
     except OSError as error:
         raise ResultsError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise ResultsError(f"{path}: is damaged or cut off: {error}; take it from git again") from None
+        raise ResultsError(f"{path}: is damaged or cut off: {error}; restore it from git") from None
     if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-        raise ResultsError(f"{path}: is not a result of format {FORMAT}; make it anew with run --output")
+        raise ResultsError(f"{path}: is not a result of format {FORMAT}; create it with run --output")
     return stored
 
 
 def write(path: str | os.PathLike, made: dict, overwrite: bool = False) -> None:
-    """Write the result, whole or not at all. Raises OutputError when a file exists, unless `overwrite`."""
+    """Write the result, all or nothing. Raises OutputError when the file exists, unless `overwrite` is
+    set."""
     text = "{\n" + ",\n".join(f"{json.dumps(key)}: {_block(value)}" for key, value in made.items()) + "\n}\n"
     output_file.write(path, text.encode("utf-8"), overwrite)
 
@@ -130,7 +132,7 @@ def _block(value: object) -> str:
 
 
 def differences(stored: object, made: object, path: str = "") -> Iterator[str]:
-    """Where the two differ, in what is compared, a line each: the path, what is stored, what came."""
+    """The differences in what is compared, one line each: the path, what is stored, what was found."""
     if isinstance(stored, dict) and isinstance(made, dict):
         keys = [
             key for key in (*stored, *(key for key in made if key not in stored)) if path or key in COMPARED
@@ -143,7 +145,7 @@ def differences(stored: object, made: object, path: str = "") -> Iterator[str]:
         for number, (one, other) in enumerate(zip(stored, made, strict=True)):
             yield from differences(one, other, f"{path}[{number}]")
     elif stored != made or type(stored) is not type(made):
-        yield f"{path}: stored {_short(stored)}, came {_short(made)}"
+        yield f"{path}: stored {_short(stored)}, found {_short(made)}"
 
 
 class _Nothing:

@@ -30,7 +30,7 @@ _NARROW = 120
 
 
 class Plain:
-    """What this module uses of a rich console, without rich: it prints, and is as wide as a pipe."""
+    """Replaces rich's console when rich is missing."""
 
     width = _PIPED_WIDTH
 
@@ -111,7 +111,7 @@ def _columns(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]
 def steps(run: Run) -> Table | str:
     """The outcome table of one run, one row per step."""
     faults = ["fault"] if any(step.fault for step in run.steps) else []
-    columns = ["#", "actor", "call", "now", *faults, "outcome", "reason or finding", "counts", "ok"]
+    columns = ["#", "actor", "call", "now", *faults, "outcome", "reason or class", "counts", "ok"]
     rows = []
     for step in run.steps:
         now = "–" if step.now is None else step.now
@@ -126,8 +126,8 @@ def steps(run: Run) -> Table | str:
 
 
 def runs(title: str, all_runs: Iterable[Run], width: int = _PIPED_WIDTH) -> Table | str:
-    """One row per run: the outcomes of its steps, the counts after the last one, and whether everything was as
-    expected. A narrow terminal gets no clauses and no kind."""
+    """One row per run: the outcomes of its steps, the counts after the last one, and whether all was as
+    expected. In a narrow terminal, clauses and kind are left out."""
     columns = ["clauses", "case or scenario", "kind", "outcomes", "counts", "ok"]
     rows = []
     for run in all_runs:

@@ -1,7 +1,7 @@
-"""The command `work`: has a command of yours run on each item that is due for a processor.
+"""The command `work`: runs a command of yours on each item that is due for a processor.
 
-Exit status: 0 it ended as asked, 1 it was to drain and gave up waiting, 2 it could not begin or go on, 130 it
-was asked twice to stop.
+Exit status: 0 when it ended as asked, 1 when `--drain` gave up waiting, 2 when it could not begin or
+continue, 130 when it was asked to stop twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from receiptlab.examples.worker import Policy, Tally, Worker
 from receiptlab.store import Store
 
 TIMEOUT = 60
-"""How long a command may run, in seconds."""
+"""Default time limit of a command, in seconds."""
 
 _STAGED = "SELECT 1 FROM work WHERE processor = ? LIMIT 1"
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM"))
@@ -35,36 +35,45 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "work",
         help="run a command on each item that is due",
-        usage="%(prog)s --db FIXTURE --processor NAME [options] -- COMMAND...",
-        description="The command gets the item as JSON on standard input; what it prints is the result. "
-        "Exit status 0 says that it is done, any other that it failed and is to be tried again.",
+        usage="%(prog)s --db FILE --processor NAME [options] -- COMMAND...",
+        description="The command gets the item as JSON on standard input. Its output is the result. "
+        "Exit status 0 means done. Any other status means that it failed and is to be tried again.",
     )
     options.add_db(parser)
     named = options.name("processor", "processor")
-    parser.add_argument("--processor", required=True, type=named, metavar="NAME", help="whose work to do")
+    parser.add_argument(
+        "--processor", required=True, type=named, metavar="NAME", help="the processor whose items to work on"
+    )
     named = options.name("namespace", "namespace")
-    parser.add_argument("--namespace", type=named, metavar="N", help="in this one only (default: in all)")
+    parser.add_argument(
+        "--namespace", type=named, metavar="N", help="only in this namespace (default: in all)"
+    )
     named = options.name("name", "worker")
     parser.add_argument("--name", type=named, metavar="WORKER", help="default: processor and process id")
     _add_policy(parser)
     parser.add_argument("--drain", action="store_true", help="end once everything is done or dead")
     parser.add_argument(
         "--wait", type=seconds(), default=worker.WAIT, metavar="SECONDS",
-        help="with --drain: while nothing can be taken, wait at most so long, then end with status 1 "
+        help="with --drain: while no item can be claimed, wait at most this long, then end with status 1 "
         f"(default {worker.WAIT // 1_000})",
     )  # fmt: skip
-    options.add_now(parser, "; with it, do what is due at that time and end")
-    parser.add_argument("argv", nargs="+", metavar="COMMAND", help="what to run; put it behind --")
+    options.add_now(parser, "; if given, do what is due at that time and end")
+    parser.add_argument("argv", nargs="+", metavar="COMMAND", help="the command to run, after --")
     parser.set_defaults(command=run)
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:
     usual = Policy()
     for option, least, default, text in (
-        ("--hold-for", 1, usual.hold_for, "how long a claim lasts when the worker dies"),
-        ("--backoff", 0, usual.base, "the wait after a first failure, doubled after each more"),
-        ("--cap", 0, usual.cap, "the longest such wait"),
-        ("--timeout", 1, TIMEOUT * 1_000, "how long the command may run"),
+        (
+            "--hold-for",
+            1,
+            usual.hold_for,
+            "the visibility timeout: how long a claim lasts when the worker dies",
+        ),
+        ("--backoff", 0, usual.base, "the delay after the first failure, doubled after each further one"),
+        ("--cap", 0, usual.cap, "the longest delay"),
+        ("--timeout", 1, TIMEOUT * 1_000, "time limit of the command"),
     ):
         parser.add_argument(
             option, type=seconds(least), default=default, metavar="SECONDS",
@@ -73,27 +82,27 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
     attempts = ruled("attempts", 1, 1_000_000)
     parser.add_argument(
         "--attempts", type=attempts, default=ATTEMPTS, metavar="N",
-        help=f"after so many an item is dead (default {ATTEMPTS})",
+        help=f"attempts after which an item is dead (default {ATTEMPTS})",
     )  # fmt: skip
 
 
 def run(given: argparse.Namespace) -> int:
-    """Work until asked to stop, or until it ends as the options say; returns the exit status.
+    """Work until asked to stop, or until the options say so. Returns the exit status.
 
     Raises Unusable, Gone, what `Store.open` raises and what `Worker.run` raises.
     """
     if os.name != "posix":
-        raise Unusable("work needs process groups, which this system has not; call Worker from Python")
+        raise Unusable("work needs process groups, which this system doesn't have; call Worker from Python")
     if shutil.which(given.argv[0]) is None:
-        what = "is no command that can be run; correct its name, its path or its rights"
-        raise Unusable(f"{given.argv[0]} {what}; nothing was taken")
+        what = "is not a command that can be run; check its name, path and permissions"
+        raise Unusable(f"{given.argv[0]} {what}; no item was claimed")
     stop = Stop()
     with options.opened(given.db, *worker.SCHEMA) as store, _signals(stop):
         try:
             options.now_in(store, given)
             made = _worker(store, given, stop)
             if not store.read(_STAGED, (given.processor,)):
-                _say(f"nothing was ever staged for the processor {given.processor}; is the name right?")
+                _say(f"no work was ever staged for the processor {given.processor}; check the name")
             ends = "idle" if given.now is not None else "drained" if given.drain else "never"
             tally = made.run(ends, given.wait)
         except WrongArgument as error:
@@ -119,7 +128,7 @@ def _worker(store: Store, given: argparse.Namespace, stop: Stop) -> Worker:
 
 @contextlib.contextmanager
 def _signals(stop: Stop) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask it to stop, in place of ending it wherever it is."""
+    """Turn Ctrl-C and SIGTERM into requests to stop."""
     before = {number: signal.signal(number, stop) for number in _SIGNALS}
     try:
         yield
@@ -130,10 +139,10 @@ def _signals(stop: Stop) -> Iterator[None]:
 
 def _tell(tally: Tally, left: int, stop: Stop) -> None:
     told = ", ".join(f"{count} {name}" for name, count in vars(tally).items())
-    why = "stopped as asked, took nothing more: " if stop.asked else ""
+    why = "stopped as asked, claimed nothing more: " if stop.asked else ""
     _say(f"{why}{told}; {left} not finished")
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more, which is no reason to stop working
+    with contextlib.suppress(OSError):  # nobody reads the output any more, which is no reason to stop working
         print(terminal.printable(text), file=sys.stderr, flush=True)

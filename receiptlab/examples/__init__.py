@@ -1,22 +1,15 @@
-"""Worked examples of somebody who uses the contracts: what a service of your own would look like.
+"""Examples: what your own service on the contracts could look like. README.md shows the commands.
 
-mailbox    takes in the letters of an mbox
-webhooks   takes in webhook deliveries in JSON Lines
-batches    what the two share: many deliveries in one transaction, and counts of what they were
-command    the command `intake` over both
-worker     takes one item after the other, has it worked on, and saves the result once
-duty       what a worker hands out: the item, and the way to say that it failed
-running    a handler that runs a command of yours on the item
-stopping   what ends a worker from outside
-turns      a line of workers in front of the write lock
-working    the command `work` over these
-tending    the commands `status`, `results`, `dead`, `requeue` and `sweep`
-metrics    the counts of work as text for Prometheus
-http_receiver  the receiver as a service over HTTP: what a client can rely on, and how it serves
-http_requests  one connection to it: its requests, and what each is answered
-http_fields    how these requests are written: header fields, query, digest
-http_sender    the owner's side: a message sent over HTTP, and what is known when that fails
-receiving  the command `receiver`
-options    what the commands share
-clock      the one place in the package that reads a clock
+mailbox, mbox       takes in the letters of an mbox
+webhooks            takes in webhook deliveries in JSON Lines
+batches             what these two share: many deliveries per transaction, and a report
+worker              claims items, calls a handler, and saves each result once
+handler             what a handler gets, and how it reports failure
+subprocess_handler  a handler that runs a command on the item
+stopping            what ends a worker from outside
+fair_lock           a fair lock in front of the write lock
+metrics             counts of work for Prometheus
+http_receiver       the receiver as an HTTP service
+http_sender         the owner's side: messages sent over HTTP, and what is known when that fails
+clock               the only place in the package that reads a clock
 """

@@ -1,8 +1,8 @@
-"""Takes deliveries in, many in one transaction, and counts what they were.
+"""Takes deliveries in, many per transaction, and counts what they were.
 
-A consumer of its own makes `Delivery` objects: the item's name, the digest of its canonical form, and
-how its domain row is written. What cannot be read comes as `Broken`: it is reported, and the rest goes on.
-What is ambiguous about an entry that can be read comes as `Doubtful`.
+Your own consumer makes `Delivery` objects: the item's key, the digest of its content, and how its own row
+is written. An entry that can't be read becomes `Broken`: it is reported, and the run continues. Anything
+ambiguous about a readable entry becomes `Doubtful`.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from receiptlab.store import Store
 from receiptlab.values import MAX_INTEGER, integer
 
 RETAIN = 1_000
-"""How long a receipt keeps its key and reference where nothing else is said, in the caller's unit of time."""
+"""Default time for which a receipt keeps its key and reference, in the caller's unit of time."""
 
 TOMBSTONE = 2_000
-"""How long a redelivery is recognised at all where nothing else is said, in the caller's unit of time."""
+"""Default time for which a redelivery is recognised at all, in the caller's unit of time."""
 
 LATEST = MAX_INTEGER - TOMBSTONE
-"""The largest `now` with these."""
+"""The largest `now` that these defaults allow."""
 
 BATCH = 5_000
-"""Deliveries in one transaction. It holds the write lock for about a quarter of a second; in smaller
-ones the pages of the indexes are written again and again."""
+"""Deliveries per transaction. It holds the write lock for about a quarter of a second. Smaller transactions
+write the pages of the indexes more often."""
 
 MAX_BYTES = 8 * 1_048_576
-"""A batch ends early once its deliveries have this many bytes, so that it needs little memory."""
+"""A batch ends early when its deliveries have this many bytes, to limit memory."""
 
 RACED = ("head-moved", "not-found", "erased")
-"""Refused for these reasons, a batch met something that was staged or erased since it was classified."""
+"""Refusals that mean that something was staged or erased after the batch was classified."""
 
 NAMED = 100
-"""How many broken and doubtful entries a report names. All are counted."""
+"""Maximum number of broken and doubtful entries that a report names. All are counted."""
 
 
 class Broken(NamedTuple):
-    """An entry of the source that cannot be used: where it stands, and what is wrong."""
+    """An entry of the source that can't be used: where it is, and what is wrong."""
 
     place: str
     why: str
 
 
 class Doubtful(NamedTuple):
-    """Something about an entry is ambiguous: where it is, and what was decided. The entry itself was taken
-    in, or is reported as broken."""
+    """An entry is ambiguous: where it is, and what was decided. The entry itself was taken in, or is reported
+    as broken."""
 
     place: str
     why: str
@@ -61,9 +61,9 @@ class Doubtful(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """One item that came in: its name, the digest of its canonical form, and where it stood.
+    """One delivered item: its key, the digest of its content, and its place in the source.
 
-    `size` is in bytes. `place` is also what the receipt refers to. A subclass fills in the rest.
+    `size` is in bytes. `place` is also the receipt's reference. A subclass fills in the rest.
     """
 
     place: str
@@ -75,20 +75,20 @@ class Delivery:
     key_kind: str = "explicit"
 
     TABLE: ClassVar[str]
-    """The domain table, and the topic of its outbox rows."""
+    """The consumer's own table, and the topic of its outbox rows."""
 
     def corrects(self, db: Connection, changed: Changed) -> bool:
-        """The policy for changed content: True stages a revision, False a collision."""
+        """The policy for changed content: True stages a revision, False stages a collision."""
         raise NotImplementedError
 
     def write(self, db: Connection, staged: Staged, disposition: str, now: int) -> None:
-        """Write the domain row beside the receipt that was staged."""
+        """Write the consumer's row beside the staged receipt."""
         raise NotImplementedError
 
 
 @dataclass
 class Report:
-    """How many deliveries were what. `changed` and `collisions` were staged as such in this run."""
+    """The number of deliveries of each class. `changed` and `collisions` were staged as such in this run."""
 
     first_seen: int = 0
     redelivered: int = 0
@@ -99,12 +99,12 @@ class Report:
     broken: int = 0
     doubtful: int = 0
     named: list[Broken | Doubtful] = field(default_factory=list)
-    """The first of what is broken or doubtful, at most `NAMED`."""
+    """The first broken or doubtful entries, at most `NAMED`."""
     work: int = 0
-    """How many rows of work were staged. It counts no deliveries, so `counts` leaves it out."""
+    """The number of work rows staged. These are not deliveries, so `counts` leaves them out."""
 
     def count(self, what: str | Broken | Doubtful, work: int = 0) -> None:
-        """Count one delivery, by the name of its count, or a finding about one, and the work staged."""
+        """Count one delivery by its class, or a finding about one, and the work staged."""
         self.work += work
         if not isinstance(what, str):
             self.named += [what] if len(self.named) < NAMED else []
@@ -112,7 +112,7 @@ class Report:
         setattr(self, what, getattr(self, what) + 1)
 
     def counts(self) -> dict[str, int]:
-        """How many deliveries were what, by the name of the count."""
+        """The number of deliveries by class."""
         return {name: value for name, value in vars(self).items() if name not in ("named", "work")}
 
 
@@ -128,20 +128,20 @@ def take_in(
     retain: int = RETAIN,
     tombstone: int = TOMBSTONE,
 ) -> Report:
-    """Take every delivery in, at most `batch` in one transaction, and report what they were.
+    """Take in every delivery, at most `batch` per transaction, and report what they were.
 
-    A first delivery is staged with its domain row and one outbox row. So is a changed one, as its
-    policy says: a revision, or a collision (outbox topic `collision`). For a redelivery or an erased
-    item nothing is written, so taking the same source in again changes nothing. A batch that lost a race
-    is rolled back and taken again one by one; what loses again is reported as broken.
+    A first delivery is staged with the consumer's row and one outbox row. So is a changed one, as its policy
+    says: a revision, or a collision (outbox topic `collision`). A redelivery or an erased item writes
+    nothing, so taking in the same source again changes nothing. A batch that lost a race is rolled back and
+    taken in one by one. A delivery that loses again is reported as broken.
 
     For each of `processors`, pairs of a name and a revision, every accepted revision gets its work in the
-    same transaction, a redelivered one where it has none; then `now` is in milliseconds. `retain` and
-    `tombstone` say how long from `now` a receipt is kept whole, and known at all.
+    same transaction, and so does a redelivered one that has none. Then `now` is in milliseconds. `retain` and
+    `tombstone` are the times from `now` for which a receipt is kept in full, and recognised at all.
 
-    `now` is the caller's time; `now + tombstone` must fit in 64 bits. `progress` is called with the report
-    after each batch. Raises WrongType or WrongValue, Refused (no-transaction) when `intake` is not of
-    `store`, and what `Store.write` raises; whole batches that were taken in before stay.
+    `now` is the caller's time, and `now + tombstone` must fit in 64 bits. `progress` is called with the
+    report after each batch. Raises WrongType or WrongValue, Refused (no-transaction) when `intake` isn't
+    over `store`, and what `Store.write` raises. Batches that were committed before stay.
     """
     integer("batch", batch, low=1)
     horizons = _horizons(retain, tombstone, now)
@@ -163,11 +163,11 @@ def take_in(
 
 
 def forget(store: Store, *kinds: type[Delivery]) -> int:
-    """Delete the domain rows of every erased identity, and the results of its work if there are any.
-    Returns the number of rows.
+    """Delete the consumer's rows of every erased identity, and the results of its work. Returns the number
+    of rows.
 
-    The contracts do not know the consumer's tables. A consumer calls this after each erasure, also one that
-    was applied again after a restore, and scrubs afterwards. Idempotent.
+    The contracts don't know the consumer's tables. Call this after each erasure, including one that was
+    applied again after a restore, and scrub afterwards. Idempotent.
     """
     tables = [kind.TABLE for kind in kinds]
     with store.write() as db:
@@ -176,7 +176,7 @@ def forget(store: Store, *kinds: type[Delivery]) -> int:
 
 
 def flaw(name: str, value: str) -> str:
-    """What is wrong with a name from outside: a control character. Empty where nothing is."""
+    """The error in a name from outside, if it has a control character; otherwise empty."""
     found = next((each for each in value if unicodedata.category(each) == "Cc"), None)
     return f"{name} has a control character (U+{ord(found):04X})" if found else ""
 
@@ -207,7 +207,7 @@ def _horizons(retain: int, tombstone: int, now: int) -> tuple[int, int, int]:
 
 
 class _Taking(NamedTuple):
-    """One run of `take_in`: where to, whose work to stage, and retain_until, tombstone_until and now."""
+    """One run of `take_in`: its target, the processors, and retain_until, tombstone_until and now."""
 
     store: Store
     intake: Intake
@@ -230,7 +230,7 @@ class _Taking(NamedTuple):
             return Broken(delivery.place, str(refused)), 0
 
     def _one(self, db: Connection, one: Delivery | Broken | Doubtful) -> tuple[str | Broken | Doubtful, int]:
-        """Classify, and stage what is new. It sees what this transaction has staged before it."""
+        """Classify a delivery and stage what is new. It sees what this transaction has already staged."""
         if isinstance(one, (Broken, Doubtful)):
             return one, 0
         try:
@@ -258,6 +258,6 @@ class _Taking(NamedTuple):
         return what, self._work(db, staged.identity, staged.revision)
 
     def _work(self, db: Connection, identity: str, revision: int) -> int:
-        """Stage the work of each processor; returns how many rows are new. A collision gets none."""
+        """Stage the work of each processor and return the number of new rows. A collision gets none."""
         now = self.horizons[-1]
         return sum(self.work.stage_work(db, identity, revision, *each, now) for each in self.processors)

@@ -1,12 +1,11 @@
-"""Turns: workers stand in line before they ask for the write lock.
+"""A fair lock in front of the write lock: workers get it in the order in which they asked.
 
-SQLite's own waiting asks again and again, with longer and longer pauses. Under several writers that never
-rest, whoever has just committed takes the lock again, and others wait for seconds. With turns nobody
-overtakes who is first in line, and each gets about as many as the others. It costs some throughput, since
-the file passes from process to process: `make bench` shows both.
+SQLite waits by polling, with longer and longer pauses. Under several writers that never pause, the one that
+has just committed takes the lock again, and others wait for seconds. With a fair lock nobody overtakes, and
+each worker gets about the same share. That costs some throughput: `make bench` shows both.
 
-It is for fairness alone. What is correct hangs on SQLite's lock and on nothing here: a worker
-that goes without a turn breaks nothing, it only waits longer.
+This is only about fairness. Correctness depends on SQLite's lock: a worker that skips the fair lock breaks
+nothing, it only waits longer.
 """
 
 from __future__ import annotations
@@ -22,22 +21,21 @@ from receiptlab.errors import NotWritten
 
 try:
     import fcntl
-except ImportError:  # Windows, whose file locks ask again once a second: worse than SQLite's own waiting
+except ImportError:  # Windows polls its file locks once a second, which is worse than SQLite's own waiting
     fcntl = None
 
 
 class FairLock:
-    """The line in front of one database file, for processes and for threads: `with Turns(path):`.
+    """A fair lock for one database file, between processes and threads: `with FairLock(path):`.
 
-    The locks are on two empty files beside the database file, `<database file>-turn` and `<database file>-queue`, made where
-    they are missing; the database file itself is never touched. The end of a process frees what it held, however
-    it ends. Where no lock can be had (no right to make the files, a file system without locks, Windows)
-    there are no turns, and SQLite's own waiting decides. Where the files are removed, those who wait and
-    those who come later stand in two lines until the first has gone.
+    The locks are on two empty files beside the database file, `NAME-turn` and `NAME-queue`, created when they
+    are missing. The database file itself is never touched. The locks of a process are released when it ends,
+    in whatever way. Where locking is impossible (no permission to create the files, a file system without
+    locks, Windows), this lock does nothing, and SQLite's own waiting decides. If somebody removes the files,
+    present and later waiters queue separately until the present ones are done.
 
-    It waits as long as those before it take; Ctrl-C ends the wait. A process that was stopped in its turn
-    keeps it. Keep a turn short: one call, or a few. Raises NotWritten (nested) for a turn inside a turn of
-    the same thread.
+    It waits without a timeout; Ctrl-C ends the wait. A suspended process keeps the lock. Hold it briefly:
+    for one call, or a few. Raises NotWritten (nested) when the same thread holds it already.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,8 +46,8 @@ class FairLock:
         frame = sys._getframe(1)
         if self._turn in _MINE.held:
             self._settle(frame)
-        # Whoever is first in line holds the queue until the turn is his. So who gives a turn back and
-        # asks at once for the next cannot overtake: with the lock on the turn alone it does.
+        # The first waiter holds the queue until it gets the turn. So a caller that releases the turn and asks
+        # again at once cannot overtake, as it could with a lock on the turn only.
         turn = None
         try:
             with _locked(self._queue):
@@ -58,7 +56,10 @@ class FairLock:
             if turn is not None:
                 turn.close()
             raise
-        _MINE.held[self._turn] = turn, frame  # no call here: Ctrl-C cannot strike before it
+        _MINE.held[self._turn] = (
+            turn,
+            frame,
+        )  # there is no call before this, so Ctrl-C cannot strike in between
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -68,18 +69,18 @@ class FairLock:
             turn.close()
 
     def _settle(self, frame: FrameType | None) -> None:
-        """This thread has the turn already. If the `with` that took it still runs, this one is nested and
-        refused. Else Ctrl-C struck as it was given back, and it is given back now."""
+        """This thread already has the lock. If the `with` that took it is still running, this one is
+        nested and refused. Otherwise Ctrl-C struck during its release, and it is released now."""
         while frame is not None:
             if frame is _MINE.held[self._turn][1]:
-                what = "a turn inside a turn of one thread; this one did nothing, the outer one goes on"
+                what = "this thread holds the fair lock already; this call did nothing, the outer one continues"
                 raise NotWritten("nested", what)
             frame = frame.f_back
         self.__exit__()
 
 
 class _Mine(threading.local):
-    """The turns of one thread: by the path, the open file and the frame of the `with`."""
+    """The locks of one thread: by path, the open file and the frame of the `with`."""
 
     def __init__(self) -> None:
         self.held: dict[str, tuple[IOBase, FrameType]] = {}
@@ -89,10 +90,11 @@ _MINE = _Mine()
 
 
 def _locked(path: str) -> IOBase:
-    """An open file whose lock is ours until it is closed. Where none can be had, one that locks nothing.
+    """An open file that holds the lock until it is closed, or one that locks nothing where that is
+    impossible.
 
-    Each is opened anew: so threads exclude each other as processes do, and a file that was removed is
-    missed by nobody for long.
+    Each caller opens the file itself, so threads exclude each other as processes do, and a removed file is
+    noticed soon.
     """
     file = BytesIO()
     if fcntl is None:
@@ -109,5 +111,5 @@ def _locked(path: str) -> IOBase:
 
 
 def _open(path: str, flags: int) -> int:
-    # Not through a link: it could lead to the database file, and closing that costs SQLite its locks.
+    # Don't follow links: one to the database file would, when closed, drop SQLite's locks.
     return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o644)

@@ -1,4 +1,4 @@
-"""What a worker hands to whoever does the work: the item, and how to say that it failed."""
+"""What a handler gets from the worker: the item, and a way to report failure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from receiptlab.store import Store
 from receiptlab.values import MAX_TEXT
 
 MAX_DETAIL = 2_048
-"""The longest detail of a failure, in bytes of UTF-8."""
+"""Maximum length of a failure's detail, in bytes of UTF-8."""
 
 Handler = Callable[[dict, Callable[[], None]], str]
-"""Does the work on an item and returns its output. It calls what it gets second, again and again while it
-works: that keeps the claim alive, and raises when the work is to end. Raises Failure when it failed."""
+"""Does the work on an item and returns its output. Its second argument is a heartbeat, to be called
+repeatedly: it keeps the claim alive, and raises when the work must end. Raises Failure when the work
+failed."""
 
 _RECEIPT = """SELECT r.tenant, r.namespace, r.key, v.digest, v.outcome FROM receipt r
     JOIN revision v ON v.identity = r.identity AND v.number = ? WHERE r.identity = ? AND r.state = 'live'"""
@@ -27,10 +28,10 @@ _LETTER = f"SELECT sender, subject FROM letter {_ACCEPTED}"
 
 
 class Failure(Exception):
-    """The work on an item failed. `error` is its class, one short word; `detail` says more.
+    """The work on an item failed. `error` is one short word, and `detail` says more.
 
-    Both are made to fit: no control characters and at most 128 characters in `error`, at most 2,048 bytes
-    in `detail`, of which the end is kept.
+    Both are shortened: `error` to 128 characters without control characters, `detail` to its last 2,048
+    bytes.
     """
 
     outcome: ClassVar[str] = "failed"
@@ -43,16 +44,16 @@ class Failure(Exception):
 
 
 def ending(text: str, limit: int = MAX_DETAIL) -> str:
-    """The end of the text, at most `limit` bytes of UTF-8, cut between two characters."""
+    """The end of the text, at most `limit` bytes of UTF-8, cut between characters."""
     return text.encode("utf-8", "backslashreplace")[-limit:].decode("utf-8", "ignore")
 
 
 def item_of(store: Store, claim: Claim) -> dict[str, object]:
-    """The item that was claimed, as plain data: work, attempt, processor, processor_revision, tenant,
-    namespace, key, revision, digest, reference. Where the database file has its webhook delivery, also `body`, or
-    `body_base64` when it is no UTF-8; where it has its letter, sender and subject.
+    """The claimed item as plain data: work, attempt, processor, processor_revision, tenant, namespace, key,
+    revision, digest, reference. A webhook delivery also has `body`, or `body_base64` when it isn't UTF-8. A
+    letter also has sender and subject.
 
-    Raises Refused (not-found) when its receipt was erased since; then its work is gone too.
+    Raises Refused (not-found) when the receipt was erased in the meantime. Its work is gone, too.
     """
     rows = store.read(_RECEIPT, (claim.revision, claim.identity))
     if not rows:
@@ -74,7 +75,7 @@ def item_of(store: Store, claim: Claim) -> dict[str, object]:
 
 
 def _domain(store: Store, of: tuple[str, int]) -> dict[str, object]:
-    """What the consumer's own tables have of it."""
+    """The item's columns in the consumer's own tables."""
     there = {name for (name,) in store.read(_TABLES)}
     for (body,) in store.read(_DELIVERY, of) if "delivery" in there else ():
         try:

@@ -1,12 +1,12 @@
 """The owner's side of a receiver over HTTP: what `Relay.send` needs, and what a restore asks for.
 
-What it raises says what is known. Refused: the receiver said no, and had no effect. NotWritten: nothing
-reached it, or it says that it wrote nothing; ask again. Unanswered: nobody knows; ask again with the same
-key. An answer counts as the receiver's only if it looks like it: a page of a proxy proves nothing.
+Its exceptions say what is known. Refused: the receiver said no, and there is no effect. NotWritten: nothing
+reached the receiver, or it says that it wrote nothing, so ask again. Unanswered: the outcome is unknown, so
+ask again with the same key. Only an answer in the receiver's form counts: a proxy's page proves nothing.
 
-A message is the body of a POST to /results, whole: the receiver's key stands for all that it says. So one
-receiver must get an owner's messages over HTTP or in its file, not now so and now so: the digest of a
-request is not the digest of a result, and a repeat in the other way would be refused with key-reused.
+A message is the whole body of a POST to /results, and the receiver's key stands for all of it. Send an
+owner's messages to one receiver either over HTTP or into its file, not both: the digest of a request isn't
+the digest of a result, and a repeat by the other way would be refused with key-reused.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from receiptlab.values import integer, text
 
 PATH = "/results"
 LONGEST = 65_536
-"""The longest answer that is read, in bytes."""
+"""Maximum length of an answer, in bytes."""
 
 _WROTE_NOTHING = (408, 503)
 
 
 class Unanswered(Indefinite):
-    """The request may have reached the receiver; no answer of it came back, or not the whole."""
+    """The request may have reached the receiver, but no complete answer came back."""
 
 
 class Remote:
-    """A receiver behind `base_url`, such as http://127.0.0.1:8080. Each call is a connection of its own,
-    which may stay silent for `timeout_ms` milliseconds. Raises WrongValue for another kind of address."""
+    """A receiver at `base_url`, such as http://127.0.0.1:8080. Each call uses its own connection, with a
+    timeout of `timeout_ms` milliseconds. Raises WrongValue for any other kind of address."""
 
     def __init__(self, base_url: str, timeout_ms: int) -> None:
         self._timeout = integer("timeout_ms", timeout_ms, 1, 3_600_000) / 1_000
@@ -45,48 +45,48 @@ class Remote:
         except ValueError:
             plain = False
         if not plain or not self._host or url.path not in ("", "/") or url.query or url.username is not None:
-            raise WrongValue("base_url", "must be http://HOST:PORT and nothing behind it")
+            raise WrongValue("base_url", "must be http://HOST:PORT and nothing else")
 
     def apply(self, writer: Writer, message: Message) -> Effect:
-        """Have the effect of a message. Refused: as `Receiver.apply`; too-large, wrong-argument,
-        key-malformed and writer where the receiver cannot take the message at all."""
+        """Apply a message. Refused: as `Receiver.apply`; also too-large, wrong-argument, key-malformed and
+        writer when the receiver can't take the message at all."""
         told = message._asdict()
         del told["outbox"]
         body = json.dumps(told, sort_keys=True, separators=(",", ":")).encode("ascii")
         return self._effect(writer.owner, message.key, "POST", PATH, _headers(writer, message), body)
 
     def look_up(self, owner: str, key: str) -> Effect:
-        """The answer kept under a key. Refused: not-found, and nothing else."""
+        """The answer saved under a key. Refused: only not-found."""
         try:
             return self._effect(owner, key, "GET", "/effects?" + urlencode({"owner": owner, "key": key}))
         except Refused as refused:
             if refused.reason == "not-found":
                 raise
-            raise Unanswered(refused.reason, f"the receiver did not look the key up ({refused})") from None
+            raise Unanswered(refused.reason, f"the receiver could not look up the key ({refused})") from None
 
     def register(self, owner: str, instance: str) -> Writer:
-        """Ask for a writer identity; as `Receiver.register`."""
+        """Ask for a writer identity, as `Receiver.register` does."""
         named = {"Receiver-Owner": quoted(owner), "Receiver-Instance": quoted(instance)}
         told, replayed = self._ask("POST", "/writers", named, b"")
         (generation,) = _integers(told, "generation")
         return Writer(owner, generation, instance, "replayed" if replayed else "accepted")
 
     def known(self, owner: str, subject: str) -> Known:
-        """How far this owner's effects on the subject have come; `Relay.jump` asks for it."""
+        """The highest fence and revision of this owner's effects on the subject, for `Relay.jump`."""
         told, _ = self._ask("GET", "/known?" + urlencode({"owner": owner, "subject": subject}))
         return Known(*_integers(told, "fence", "revision"))
 
     def _effect(self, owner: str, key: str, *asked: object) -> Effect:
         told, replayed = self._ask(*asked)
         if (told.get("owner"), told.get("key")) != (owner, key):
-            raise Unanswered("no-receiver", "the answer is about another key; is it a receiver's?")
+            raise Unanswered("no-receiver", "the answer is about another key; check that this is a receiver")
         outcome = "read" if asked[0] == "GET" else "replayed" if replayed else "accepted"
         return Effect(*_integers(told, "id", "generation", "accepted_at"), outcome)
 
     def _ask(
         self, method: str, target: str, headers: dict | None = None, body: bytes | None = None
     ) -> tuple[dict, bool]:
-        """One request. Returns what a status of 200 told, and whether it is a replay."""
+        """Make one request. Returns the body of a 200 answer, and whether it is a replay."""
         connection = HTTPConnection(self._host, self._port, timeout=self._timeout)
         try:
             connection.connect()
@@ -99,7 +99,7 @@ class Remote:
             connection.request(method, target, body, headers or {})
             answer = connection.getresponse()
             if answer.length is None or answer.length > LONGEST:
-                raise Unanswered("no-receiver", "the answer has no length, or is too long to be a receiver's")
+                raise Unanswered("no-receiver", "the answer has no length, or is longer than a receiver's")
             told = _object(answer.read())
         except (OSError, HTTPException) as error:
             what = type(error).__name__
@@ -114,13 +114,13 @@ class Remote:
 
 
 def over_http(base_url: str, writer: Writer, timeout_ms: int) -> Receive:
-    """A `receive` for `Relay.send`: a receiver over HTTP, by this writer identity."""
+    """A `receive` for `Relay.send`: a receiver over HTTP, under this writer identity."""
     remote = Remote(base_url, timeout_ms)
     return lambda message: remote.apply(writer, message)
 
 
 def look_up_over_http(base_url: str, owner: str, timeout_ms: int) -> Receive:
-    """A `look_up` for `Relay.send`: has a message of this owner arrived?"""
+    """A `look_up` for `Relay.send`: whether a message of this owner has arrived."""
     remote = Remote(base_url, timeout_ms)
     return lambda message: remote.look_up(owner, message.key)
 
@@ -153,19 +153,19 @@ def _integers(told: dict, *names: str) -> list[int]:
     try:
         return [integer(name, told.get(name)) for name in names]
     except WrongArgument:
-        raise Unanswered("no-receiver", "the answer is not one that a receiver gives") from None
+        raise Unanswered("no-receiver", "the answer is not in a receiver's form") from None
 
 
 def _no(status: int, kind: str, told: dict) -> Refused | NotWritten | Unanswered:
-    """What an answer other than 200 says. Without the receiver's reason it says nothing."""
+    """What an answer other than 200 means. Without the receiver's reason, it means nothing."""
     try:
         reason, detail = text("reason", told.get("reason")), str(told.get("detail"))
     except WrongArgument:
         kind = ""
     if kind != "application/problem+json":
-        return Unanswered("no-receiver", f"status {status}, and no word of a receiver")
+        return Unanswered("no-receiver", f"status {status}, without a receiver's reason")
     if status in _WROTE_NOTHING:
         return NotWritten(reason, detail)
-    fields = told.get("fields")  # of key-reused: what differs
+    fields = told.get("fields")  # for key-reused: the fields that differ
     named = tuple(map(str, fields)) if isinstance(fields, list) else ()
     return Refused(reason, detail, named) if 400 <= status < 500 else Unanswered(reason, detail)

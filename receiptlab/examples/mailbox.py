@@ -1,22 +1,22 @@
 """Takes in the letters of an mbox.
 
-The file is read as a stream: a letter's headers are held, its body is only hashed, whatever its size.
+The file is read as a stream: a letter's headers are kept in memory, and its body is only hashed, whatever its
+size.
 
-Name: the Message-ID. A letter without one gets a synthetic key, made from From, Date, Subject and the
-digest of the body.
+Key: the Message-ID. A letter without one gets a synthetic key, made from From, Date, Subject and the digest
+of the body.
 
-Canonical form: the headers in `KEPT`, unfolded, and the body with CRLF as LF and without empty lines at
-its end. What providers rewrite on the way (Received, DKIM-Signature, Authentication-Results, X-… and
-the like) is left out. A body that was encoded anew, or whose "From " lines were quoted by another rule,
-counts as changed.
+Content: the headers in `KEPT`, unfolded, and the body with CRLF as LF and without empty lines at its end.
+Headers that providers rewrite on the way (Received, DKIM-Signature, Authentication-Results, X-… and the like)
+are left out. A body that was re-encoded, or whose "From " lines were quoted by another rule, counts as
+changed.
 
-Whatever is ambiguous is reported, and the letter is taken in: a doubtful separator (see `mbox`), and a
-multipart body without its closing boundary. Many mailers leave the boundary out, and readers of RFC 2046
-accept that; a letter that was really cut off comes again as changed.
+An ambiguous letter is reported and taken in: one with a doubtful separator (see `mbox`), or a multipart body
+without its closing boundary. Many mailers leave the boundary out, and readers of RFC 2046 accept that. When
+the rest of a truncated letter arrives later, it counts as changed.
 
-Policy for a changed letter under a known Message-ID: the same From makes it a correction, and it is
-staged as a revision. Another From, or a head whose row is gone, makes it a collision: the letter
-known before stays.
+Policy for a changed letter under a known Message-ID: with the same From it is a correction, staged as a
+revision. With another From, or when the earlier row is gone, it is a collision, and the known letter stays.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from receiptlab.examples.batches import Broken, Delivery, Doubtful, flaw
 from receiptlab.examples.mbox import Mbox
 
 KEPT = ("from", "to", "cc", "date", "subject", "in-reply-to", "references", "content-type")
-"""The headers that are part of the canonical form, in its order."""
+"""The headers that are part of the content, in this order."""
 
 MAX_HEADERS = 262_144
-"""The most bytes that the headers of one letter may have."""
+"""Maximum size of the headers of one letter, in bytes."""
 
 MAX_FIELD = 4_096
-"""The longest From and Content-Type. A longer Subject is cut in the row, not in the digest."""
+"""Maximum length of From and Content-Type. A longer Subject is cut in the row but not in the digest."""
 
-# No row is unique by its identity: a letter whose tombstone has gone is taken in a second time.
+# Rows are not unique by identity: a letter whose tombstone is gone is taken in a second time.
 SCHEMA = (
     """CREATE TABLE letter (
         id INTEGER NOT NULL PRIMARY KEY, identity TEXT NOT NULL, revision INTEGER NOT NULL,
@@ -63,7 +63,7 @@ Fields = dict[str, list[bytes]]
 
 @dataclass(frozen=True, kw_only=True)
 class Letter(Delivery):
-    """A letter, without its body: `place` says where in the mbox it stands."""
+    """A letter without its body. `place` is its position in the mbox."""
 
     sender: str
     subject: str
@@ -71,7 +71,7 @@ class Letter(Delivery):
     TABLE = "letter"
 
     def corrects(self, db: Connection, changed: Changed) -> bool:
-        """True when the head's letter has the same From."""
+        """True when the known letter has the same From."""
         head = db.execute(_SENDER, (changed.item.identity, changed.head_revision)).fetchone()
         return head == (self.sender,)
 
@@ -109,7 +109,7 @@ def letters(file: BinaryIO, tenant: str, namespace: str) -> Iterator[Letter | Br
 
 
 def _letter(mbox: Mbox) -> tuple[dict[str, str], bool]:
-    """The letter, and whether its multipart body is closed."""
+    """The letter, and whether its multipart body ends with its boundary."""
     fields = _fields(mbox.headers(MAX_HEADERS))
     key, closing = _message_id(fields), _closing(fields)
     sender = _text(b", ".join(fields.get("from", [])))
@@ -129,8 +129,8 @@ def _letter(mbox: Mbox) -> tuple[dict[str, str], bool]:
 
 
 def _fields(block: bytes | None) -> Fields:
-    """The headers by their lower-case names, unfolded, runs of white space as one space. A quoted separator
-    among them, which some mailers leave there, is no header and is left out."""
+    """The headers by their lower-case names, unfolded, with runs of white space as one space. A quoted
+    separator among them, which some mailers leave there, is skipped."""
     if block is None:
         raise Unreadable(f"its headers have over {MAX_HEADERS:,} bytes")
     fields: Fields = {}
@@ -139,7 +139,7 @@ def _fields(block: bytes | None) -> Fields:
             continue
         name, colon, value = line.partition(b":")
         if not colon or not re.fullmatch(rb"[!-9;-~]+[ \t]*", name):
-            raise Unreadable("a line among its headers is no header")
+            raise Unreadable("a line among its headers is not a header")
         value = re.sub(rb"[ \t\r]+", b" ", value).strip(b" ")
         fields.setdefault(name.rstrip(b" \t").decode("ascii").lower(), []).append(value)
     if not fields:
@@ -148,7 +148,7 @@ def _fields(block: bytes | None) -> Fields:
 
 
 def _message_id(fields: Fields) -> str:
-    """The Message-ID; empty where there is none."""
+    """The Message-ID, or empty."""
     found = {value for value in fields.get("message-id", []) if value}
     if len(found) > 1:
         raise Unreadable("it has two Message-IDs")
@@ -162,7 +162,7 @@ def _message_id(fields: Fields) -> str:
 
 
 def _closing(fields: Fields) -> bytes:
-    """The line that must end a multipart body; empty for any other body."""
+    """The line that must end a multipart body, or empty for any other body."""
     head, value = Message(), b"".join(fields.get("content-type", [])[:1])
     if len(value) > MAX_FIELD:
         raise Unreadable(f"Content-Type has over {MAX_FIELD:,} bytes")
@@ -179,7 +179,7 @@ def _closing(fields: Fields) -> bytes:
 
 
 def _exact(fields: Fields, name: str) -> str:
-    """A header as a text that loses no byte."""
+    """A header as text, without losing a byte."""
     return b"\n".join(fields.get(name, [])).decode("latin-1")
 
 
@@ -188,7 +188,7 @@ def _text(value: bytes) -> str:
 
 
 def _readable(value: str) -> str:
-    """Encoded words decoded; left as they are where their encoding is broken."""
+    """The text with encoded words decoded, or unchanged when their encoding is broken."""
     with contextlib.suppress(HeaderParseError, CharsetError, LookupError, ValueError, TypeError):
         value = str(make_header(decode_header(value)))
     return value.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,16 +1,16 @@
-"""An mbox as a stream: messages one after the other, held no longer than a line.
+"""An mbox as a stream: one message after the other, with at most a line in memory.
 
-mbox has no one rule for where a message begins. A line that begins with "From " starts one at the start of
-the file, and elsewhere as this table says. "Dated" means that the line ends in a date, as a separator does
-(RFC 4155); "header" means that the next line is a header.
+mbox has no single rule for where a message begins. A line that begins with "From " starts one at the start of
+the file, and elsewhere as in this table. "Dated" means that the line ends in a date, as a separator does
+(RFC 4155). "Header" means that the next line is a header.
 
 | | dated, header | dated, no header | no date, header | no date, no header |
 |---|---|---|---|---|
 | after an empty line | starts | starts | starts, reported | text, reported |
 | elsewhere | starts, reported | text, reported | text, reported | text |
 
-So no message is joined to another, or cut in two at a line of its text, without a report. What cannot be
-seen is a whole message, with its separator, that another one has as its text: a writer has to quote it
+So no message is joined to another, or split at a line of its text, without a report. One case can't be
+detected: a complete message, with its separator, in the text of another one. The writer has to quote it
 (">From "). Content-Length (mboxcl, mboxcl2) is not used.
 """
 
@@ -22,38 +22,38 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 PIECE = 65_536
-"""The most bytes of a line that are held at once."""
+"""Maximum number of bytes of a line in memory."""
 
 _DATED = re.compile(
     rb"From .*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
     rb"(?: +[A-Z][a-z]{2} +\d{1,2}|, +\d{1,2} +[A-Z][a-z]{2} +\d{4}) +\d{1,2}:\d\d"
 )
 _HEADER = re.compile(rb">From |[!-9;-~]+[ \t]*:")
-_SEPARATOR = 1_000  # the number of bytes of the line that are searched for a date
+_SEPARATOR = 1_000  # how many bytes of the line are searched for a date
 
 
 class Mbox:
-    """The messages of a file that is open for reading bytes. CRLF is read as LF.
+    """The messages of a file opened in binary mode. CRLF is read as LF.
 
-    Go over `messages()`. In each, call `headers()`, then `body()`, then `doubts()`; what is not read is
-    passed over.
+    Iterate over `messages()`. For each, call `headers()`, then `body()`, then `doubts()`. Anything unread is
+    skipped.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
         self.offset = 0
-        """Where the lines that were handed out end."""
+        """The byte after the last line that was returned."""
         self._read = 0
         self._fetched = 0
         self._held = b""
         self._ahead: bytes | None = None
         self._doubt = self._next_doubt = ""
-        self._unquoted: list[int] = []  # how many lines, and where the first one is
+        self._unquoted: list[int] = []  # the number of lines, and the place of the first one
         self._next = self._piece()
         self._lines: Iterator[bytes] = iter(())
 
     def preface(self) -> bool:
-        """Pass over what stands before the first message. True if it is more than empty lines."""
+        """Skip everything before the first message. True if it is more than empty lines."""
         found = False
         if not self._next.startswith(b"From "):
             found = self._next not in (b"", b"\n")
@@ -75,7 +75,7 @@ class Mbox:
             self._pass_over()
 
     def headers(self, limit: int) -> bytes | None:
-        """The lines up to the first empty one. None if they have more than `limit` bytes."""
+        """The lines up to the first empty one, or None if they have more than `limit` bytes."""
         block, size, whole = [], 0, True
         for line in self._lines:
             if whole and line == b"\n":
@@ -87,8 +87,8 @@ class Mbox:
         return b"".join(block)
 
     def body(self, closing: bytes) -> tuple[str, bool]:
-        """The SHA-256 of the rest without empty lines at its end, and whether the line `closing` is in it.
-        An empty `closing` is in every body."""
+        """The SHA-256 of the rest without empty lines at its end, and whether it contains the line `closing`.
+        An empty `closing` is always contained."""
         hashed, closed, empty, whole = hashlib.sha256(), not closing, 0, True
         for line in self._lines:
             if whole and line == b"\n":
@@ -106,7 +106,7 @@ class Mbox:
         return hashed.hexdigest(), closed
 
     def doubts(self) -> list[str]:
-        """What is ambiguous about where this message begins and ends. Passes over what was not read of it."""
+        """What is ambiguous about the start and end of this message. Skips anything unread."""
         self._pass_over()
         found = [self._doubt] if self._doubt else []
         if self._unquoted:
@@ -121,7 +121,7 @@ class Mbox:
             pass
 
     def _starts(self, line: bytes, empty: bool) -> bool:
-        """Whether a message starts with this line, which begins with "From ". Notes what is ambiguous."""
+        """Whether a message starts with this line, which begins with "From ". Records what is ambiguous."""
         dated = _DATED.match(line[:_SEPARATOR]) is not None
         header = line.endswith(b"\n") and _HEADER.match(self._peek()) is not None
         starts = (dated or header) if empty else (dated and header)
@@ -136,7 +136,7 @@ class Mbox:
         return starts
 
     def _until_next(self, last: bytes) -> Iterator[bytes]:
-        """The lines after `last` and before the next message. A long line comes in pieces."""
+        """The lines after `last` and before the next message. A long line is returned in pieces."""
         empty, whole = last == b"\n", last.endswith(b"\n")
         while piece := self._piece():
             if whole and piece.startswith(b"From ") and self._starts(piece, empty):
@@ -155,13 +155,13 @@ class Mbox:
         return piece
 
     def _peek(self) -> bytes:
-        """The piece that comes next. It is not taken."""
+        """The next piece, without consuming it."""
         if self._ahead is None:
             self._ahead = self._fetch()
         return self._ahead
 
     def _fetch(self) -> bytes:
-        """Read a piece. A CR that ends it waits for what follows."""
+        """Read a piece. A CR at its end is kept until the next byte is known."""
         read = self.file.readline(PIECE)
         self._fetched += len(read)
         if self._held:

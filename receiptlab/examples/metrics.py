@@ -1,7 +1,7 @@
-"""How much work there is, in the text format of Prometheus.
+"""Counts of work, in the text format of Prometheus. Needs prometheus_client, in the extra `cli`.
 
-Labels are the processor and the state, nothing else: names of tenants, namespaces and keys belong to
-somebody, and each new one would be one more series for ever.
+The only labels are the processor and the state. Names of tenants, namespaces and keys are personal data, and
+each new one would add a series for ever.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ STATES = ("pending", "claimed", "failed", "done", "dead", "discarded")
 OPEN = STATES[:3]
 
 _HELP = "Rows of work, by processor and state."
-_AHEAD_HELP = "Rows that are due beyond the horizon, by processor and state: a clock was ahead."
+_AHEAD_HELP = "Rows that are due beyond the horizon, by processor and state: a clock ran ahead."
 
 
 def metrics(work: Work, horizon: int, now: int) -> str:
-    """The counts of a database file as they stand, and those beyond the horizon, one gauge each."""
+    """The present counts of a database file, and those beyond the horizon, one gauge each."""
     ahead = [(processor, state, count) for processor, state, count, _ in work.ahead(horizon, now).rows]
     return exposition(work.counts().rows, ahead)
 

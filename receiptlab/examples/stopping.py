@@ -1,4 +1,4 @@
-"""What ends a worker from outside: somebody asks it to stop, or its database file goes away."""
+"""What ends a worker from outside: a request to stop, or the removal of its database file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from receiptlab.errors import LabError
 
 
 class Hurried(Exception):
-    """Asked to stop while waiting for the turn."""
+    """The worker was asked to stop while it waited for the fair lock."""
 
 
 class Gone(LabError):
@@ -19,15 +19,15 @@ class Gone(LabError):
 
 
 class Stop:
-    """How often the worker was asked to stop. Asked once it takes nothing more; asked twice it gives up what
-    it works on. It can be a signal's handler, and does not interrupt a transaction."""
+    """The number of requests to stop. After one, the worker claims nothing more. After two, it gives up
+    its present item. It can be a signal handler, and it doesn't interrupt a transaction."""
 
     def __init__(self) -> None:
         self.asked = 0
         self._waiting = False
 
     def __call__(self, *signal: object) -> None:
-        """Ask once more."""
+        """Request a stop."""
         self.asked += 1
         if self._waiting:
             self._waiting = False
@@ -35,7 +35,7 @@ class Stop:
 
     @contextlib.contextmanager
     def hurry(self) -> Iterator[None]:
-        """Within it, whoever asks raises Hurried: for a wait that may have no end."""
+        """Within this block, a request to stop raises Hurried: for waits without a timeout."""
         try:
             self._waiting = True
             yield
@@ -44,8 +44,8 @@ class Stop:
 
 
 class Watched:
-    """A file that must stay what it is. Only its name is looked at: opening the file would, once it is closed
-    again, drop the locks that SQLite has on it in this process."""
+    """A file that must not be removed or replaced. Only its directory entry is checked: opening and
+    closing the file would drop SQLite's locks in this process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,7 +54,7 @@ class Watched:
     def look(self) -> None:
         """Raises Gone when the file was removed or replaced."""
         if self._is is None or self._found() != self._is:
-            what = "what it was doing is not saved there; start it anew on the file that is meant"
+            what = "its present work is not saved there; start it again on the right file"
             raise Gone(f"{self.path} was removed or replaced while the worker ran; {what}")
 
     def _found(self) -> tuple[int, int] | None:

@@ -1,8 +1,8 @@
-"""Runs a command on an item: the item goes to its standard input, what it prints is the result.
+"""Runs a command on an item: the item is its standard input, and its output is the result.
 
-The command runs in a session of its own, so that Ctrl-C reaches the worker alone. When it is killed, its
-whole process group is; what moved to another session of its own lives on. It has ended when it has
-exited and nobody has its outputs open any more.
+The command runs in its own session, so Ctrl-C only reaches the worker. Killing it kills its whole process
+group, but not processes that moved to another session. It has ended when it has exited and no process has
+its outputs open.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from receiptlab.examples.clock import elapsed
 from receiptlab.examples.handler import Failure
 
 MAX_OUTPUT = 65_536
-"""The longest output of a command, in bytes."""
+"""Maximum length of a command's output, in bytes."""
 
 TICK = 0.05
-"""Seconds between two beats while the command runs."""
+"""Seconds between heartbeats while the command runs."""
 
 _TAIL = 8_192
 _PIECE = 65_536
@@ -32,16 +32,17 @@ _REAP = 5
 class Command:
     """A handler that runs `argv`, without a shell, for at most `timeout` milliseconds.
 
-    The item is one JSON object on standard input; a command that does not read it is fine. Exit status 0:
-    the output, UTF-8 of at most 64 KiB, is the result. Otherwise Failure: exit-N, signal-N, timeout,
-    output-too-long, output-not-utf-8 or cannot-start; its detail is the end of standard error.
+    The item is one JSON object on standard input, which the command may ignore. With exit status 0, the
+    output (UTF-8, at most 64 KiB) is the result. Otherwise it raises Failure: exit-N, signal-N, timeout,
+    output-too-long, output-not-utf-8 or cannot-start, with the end of standard error as its detail.
     """
 
     def __init__(self, argv: Sequence[str], timeout: int) -> None:
         self.argv, self.timeout = tuple(argv), timeout
 
     def __call__(self, item: dict, beat: Callable[[], None]) -> str:
-        """Run it on the item, with a beat every tick. Whatever `beat` raises ends the command."""
+        """Run the command on the item, with a heartbeat every tick. An exception from `beat` ends the
+        command."""
         started, talk = elapsed(), None
         process = self._start()
         try:
@@ -68,7 +69,7 @@ class Command:
 
 
 class _Talk:
-    """What goes to the command and comes from it. Memory stays small whatever it prints."""
+    """The command's input and outputs, in bounded memory."""
 
     def __init__(self, process: subprocess.Popen, told: bytes) -> None:
         self.process, self.told = process, memoryview(told)
@@ -83,14 +84,14 @@ class _Talk:
             self.open.register(pipe, event, do)
 
     def over(self) -> bool:
-        """Both outputs are closed, and the process has ended."""
+        """True when both outputs are closed and the process has ended."""
         still = {key.fileobj for key in self.open.get_map().values()}
         if self.process.stdout in still or self.process.stderr in still:
-            return False  # and is not asked for its end: its id must stay its own until it is killed
+            return False  # don't wait for the process: its id must stay reserved until it is killed
         return self.process.poll() is not None
 
     def go_on(self) -> None:
-        """Move what can be moved, for a tick at most. Raises Failure (output-too-long)."""
+        """Transfer what is ready, for at most one tick. Raises Failure (output-too-long)."""
         if not self.open.get_map():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(TICK)
@@ -147,7 +148,7 @@ def _result(status: int, talk: _Talk) -> str:
 
 
 def _kill(process: subprocess.Popen) -> None:
-    """End it with its group. It was not waited for yet, so that the number is still its own."""
+    """Kill the process group. The process wasn't waited for, so its id is still its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)

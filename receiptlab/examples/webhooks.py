@@ -1,16 +1,17 @@
 """Takes in webhook deliveries, in JSON Lines.
 
-A line is an object: `id`, the provider's id of the delivery; `source`, the namespace of that id; and
-the exact body, as a text in `body` or as bytes in `body_base64`. Nothing else. Empty lines are passed over.
+A line is an object with exactly these fields: `id`, the provider's id of the delivery; `source`, the
+namespace of that id; and the exact body, as text in `body` or as bytes in `body_base64`. Empty lines are
+skipped.
 
-Name: the id within its source. Digest: SHA-256 over the exact bytes of the body; nothing is parsed,
-sorted or trimmed before. Only where the caller names volatile fields, because the provider puts an attempt
-counter or the time of sending into the body, is it over the JSON object without them (see `content`). A
-body without such fields to leave out, because it is not JSON, is compared by its bytes, and reported. Keep
-the names the same: deliveries that were taken in with other names count as changed.
+Key: the id within its source. Digest: SHA-256 over the exact bytes of the body, without parsing, sorting or
+trimming. If the provider puts an attempt counter or the time of sending into the body, name these volatile
+fields: the digest is then over the JSON object without them (see `content`). A body that isn't JSON is
+compared by its bytes, and reported. Keep the list of fields the same: a delivery taken in with another list
+counts as changed.
 
-Policy for a changed body under a known id: a collision, always. A provider sends a delivery again as it
-was; whoever has something new to say takes a new id.
+Policy for a changed body under a known id: always a collision. Providers repeat a delivery unchanged, and
+use a new id for anything new.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from receiptlab.contracts.intake.items import Changed, Staged
 from receiptlab.examples.batches import Broken, Delivery, Doubtful, flaw
 
 MAX_LINE = 1_048_576
-"""The longest line, in bytes without its end."""
+"""Maximum length of a line, in bytes without its end."""
 
-# No row is unique by its identity: a delivery whose tombstone has gone is taken in a second time.
+# Rows are not unique by identity: a delivery whose tombstone is gone is taken in a second time.
 SCHEMA = (
     """CREATE TABLE delivery (
         id INTEGER NOT NULL PRIMARY KEY, identity TEXT NOT NULL, revision INTEGER NOT NULL,
@@ -62,16 +63,16 @@ class Webhook(Delivery):
 
 
 class Unreadable(Exception):
-    """This line cannot be used; the message says why."""
+    """This line can't be used. The message says why."""
 
 
 def webhooks(
     file: BinaryIO, tenant: str, volatile: Iterable[str] = ()
 ) -> Iterator[Webhook | Broken | Doubtful]:
-    """Every delivery of a file that is open for reading bytes, in its order, or what is wrong with it.
+    """Every delivery of a file opened in binary mode, in order, or what is wrong with it.
 
-    `volatile` names the fields of a body that are not its content, such as "attempt" or "meta.sent_at".
-    Raises WrongType or WrongValue for these names.
+    `volatile` names the fields of a body that aren't part of its content, such as "attempt" or
+    "meta.sent_at". Raises WrongType or WrongValue for these names.
     """
     return _webhooks(file, tenant, field_paths(volatile))
 
@@ -91,7 +92,7 @@ def _webhooks(file: BinaryIO, tenant: str, paths: tuple) -> Iterator[Webhook | B
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-    """Each line that is not empty, with its number; None for one that is too long."""
+    """Each non-empty line with its number. None replaces a line that is too long."""
     number = 0
     while line := file.readline(MAX_LINE + 2):
         number += 1
@@ -105,7 +106,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
 
 
 def _delivery(line: bytes | None) -> dict[str, object]:
-    """What the line says, checked."""
+    """The checked content of the line."""
     found = _object(line)
     if set(found) not in _FORMS:
         raise Unreadable("it must have id, source, and either body or body_base64, and nothing else")
@@ -127,7 +128,7 @@ def _object(line: bytes | None) -> dict[str, object]:
     except UnicodeDecodeError:
         raise Unreadable("it is not UTF-8") from None
     except RecursionError:
-        raise Unreadable("it is nested too deep") from None
+        raise Unreadable("it is nested too deeply") from None
     except ValueError:
         raise Unreadable("it is not JSON") from None
     if type(found) is not dict:
@@ -138,7 +139,7 @@ def _object(line: bytes | None) -> dict[str, object]:
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Unreadable("a field stands twice")
+        raise Unreadable("a field appears twice")
     return found
 
 

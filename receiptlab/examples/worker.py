@@ -1,9 +1,9 @@
-"""A worker: takes one item after the other, has it worked on, and saves the result.
+"""A worker: claims one item after the other, calls a handler, and saves the result.
 
-An item is reserved in transactions of its own, then worked on outside of any, then finished in one: the
-domain row (table `result`), the end of the work, and an outbox row, all or nothing. Between, the claim
-is renewed. A worker whose claim was lost saves nothing. So an item may be worked on twice, and is
-saved once.
+An item is reserved in its own transactions, handled outside any transaction, and then finished in one: the
+consumer's row (table `result`), the completion and an outbox row, all or nothing. In between, the claim is
+renewed by heartbeats. A worker whose claim was lost saves nothing. So an item may be worked on twice, but
+it is saved once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from receiptlab.examples.stopping import Hurried, Stop, Watched
 from receiptlab.store import Store
 from receiptlab.values import checked, one_of, utf8
 
-# A row is not unique by its identity, so that a second result of one item can be seen.
+# Rows are not unique by identity, so that a duplicated result would be visible.
 SCHEMA = (
     """CREATE TABLE result (
         id INTEGER NOT NULL PRIMARY KEY, identity TEXT NOT NULL, revision INTEGER NOT NULL,
@@ -36,29 +36,29 @@ SCHEMA = (
 )
 
 PAUSE = 200
-"""Milliseconds between two looks while nothing is due."""
+"""Milliseconds between two checks while nothing is due."""
 
 WAIT = 3_600_000
-"""How long a worker that drains waits at one go while it can take nothing, in milliseconds."""
+"""How long a draining worker waits while it can claim nothing, in milliseconds."""
 
 SAID = 10
-"""The number of pauses after which it says what it waits for."""
+"""The number of pauses after which it reports what it is waiting for."""
 
 PATIENCE = 50
-"""How many such pauses a worker that ends on its own makes for a lease that does not come back."""
+"""The number of such pauses that a worker with an end condition makes for a lease that isn't released."""
 
 ENDS = ("never", "drained", "idle")
-"""When a worker ends on its own: never, once nothing is left to do, or once nothing is due now."""
+"""When a worker ends by itself: never, when nothing is left to do, or when nothing is due now."""
 
 _RESULT = """INSERT INTO result (identity, revision, processor, processor_revision, output, worked_at)
     VALUES (?, ?, ?, ?, ?, ?)"""
 LOST = ("claim-lost", "not-found")
-"""The reasons of a refusal that mean: the item is another worker's now, or it was compacted or erased."""
+"""Refusals that mean that the item is another worker's now, or that it was compacted or erased."""
 
 _LEFT = """SELECT count(*) FROM work
     WHERE processor = :processor AND state IN ('pending', 'claimed', 'failed')
     AND (:namespace IS NULL OR namespace = :namespace)"""
-# From one namespace to the next by the index; the rows between are not read.
+# Goes from one namespace to the next through the index, without reading the rows in between.
 _EACH = """(WITH RECURSIVE each (name) AS (
         SELECT min(namespace) FROM work WHERE due IS NOT NULL
         UNION ALL SELECT (SELECT min(namespace) FROM work WHERE due IS NOT NULL AND namespace > name)
@@ -72,8 +72,8 @@ _FIRST_DUE = f"""SELECT min((SELECT min(due) FROM work
 
 @dataclass(frozen=True)
 class Policy:
-    """How long a claim lasts, how often an item is tried, and how long it waits in between: `base` doubled
-    for each attempt, at most `cap`. All times in milliseconds. Raises WrongType or WrongValue."""
+    """How long a claim lasts, how many attempts an item gets, and the delay between them: `base` doubled
+    for each attempt, at most `cap`. All times are in milliseconds. Raises WrongType or WrongValue."""
 
     hold_for: int = 30_000
     max_attempts: int = 5
@@ -86,7 +86,8 @@ class Policy:
 
 @dataclass
 class Tally:
-    """What a worker did: attempts that ended done or failed, claims that were lost, rows found spent."""
+    """What a worker did: attempts that ended done or failed, claims that were lost, and items that became
+    dead letters."""
 
     done: int = 0
     failed: int = 0
@@ -95,12 +96,12 @@ class Tally:
 
 
 class Worker:
-    """Works for one processor on an open store, in one namespace or in all that have something due.
+    """A worker for one processor on an open store, in one namespace or in all that have something due.
 
-    `handle` does the work, see `duty.Handler`. `clock` gives milliseconds; it may jump. `sleep` waits for
-    milliseconds. `turns` makes the lock in front of the writes of several processes. `tell` gets a
-    sentence for whatever is not simply done.
-    Raises WrongType or WrongValue for the names, and FileRefused when the store lacks the tables.
+    `handle` does the work, see `handler.Handler`. `clock` returns milliseconds and may jump. `sleep` waits
+    for milliseconds. `turns` makes the fair lock in front of the writes. `tell` gets a sentence for
+    anything other than a success. Raises WrongType or WrongValue for the names, and FileRefused when the
+    store lacks the tables.
     """
 
     def __init__(
@@ -131,12 +132,12 @@ class Worker:
         self._file = Watched(store.path)
 
     def run(self, ends: str = "never", at_most: int = WAIT) -> Tally:
-        """Work until asked to stop, or until it `ends` on its own: `drained` when nothing is pending, claimed
-        or failed; `idle` when nothing is due at this time. A worker that drains waits at most
-        `at_most` milliseconds in a row while it can take nothing. Then it sets `gave_up` and ends.
+        """Work until asked to stop, or until it `ends` by itself: `drained` when nothing is pending, claimed
+        or failed; `idle` when nothing is due now. A draining worker waits at most `at_most` milliseconds in a
+        row while it can claim nothing. Then it sets `gave_up` and ends.
 
-        Raises `stopping.Gone` when the database file was removed or replaced, what `Store.write` raises but for
-        Locked, and Refused when `idle` waits in vain for a lease (busy).
+        Raises `stopping.Gone` when the database file was removed or replaced, what `Store.write` raises
+        except Locked, and Refused (busy) when `idle` waits in vain for a lease.
         """
         one_of(ENDS)("ends", ends)
         waited = 0
@@ -155,8 +156,8 @@ class Worker:
         return self.tally
 
     def step(self) -> bool:
-        """Take one item in each namespace that has one due, and work on it. False when there was none to
-        take: nothing is due, or somebody else was reserving. Raises as `run` does."""
+        """Claim one item in each namespace that has one due, and work on it. False when there was none:
+        nothing is due, or another worker was reserving. Raises as `run` does."""
         self._file.look()
         worked = False
         with contextlib.suppress(Locked):
@@ -165,7 +166,7 @@ class Worker:
         return worked
 
     def left(self) -> int:
-        """How many items are not finished: pending, claimed or failed."""
+        """The number of unfinished items: pending, claimed or failed."""
         asked = {"processor": self.processor, "namespace": self.namespace}
         return self.store.read(_LEFT, asked)[0][0]
 
@@ -177,23 +178,23 @@ class Worker:
         return False
 
     def _waited(self, waited: int, at_most: int) -> bool:
-        """Is the wait over? Once it lasts, and at its end, say what it is for and until when."""
+        """Whether the wait is over. When it lasts, and when it ends, report what it is waiting for."""
         over = waited >= at_most
         if not over and waited != SAID * PAUSE:
             return False
         with contextlib.suppress(Locked):
             due, now = self._first_due(), self.clock()
-            if due is None:  # somebody else has finished the last one
+            if due is None:  # another worker has finished the last one
                 return False
             when = f"the first is due in {(due - now) / 1_000:,.0f} s, at {shown(due)}"
             when = when if due > now else "another worker holds the queue"
             how = f"gave up after {waited / 1_000:g} s" if over else "waiting"
-            self.tell(f"{how}: {self.left()} not finished, none can be taken now; {when}")
+            self.tell(f"{how}: {self.left()} not finished, none can be claimed now; {when}")
         self.gave_up = over
         return over
 
     def _first_due(self) -> int | None:
-        """When the first item that is not finished is due; None where all are finished."""
+        """When the first unfinished item is due, or None when all are finished."""
         asked = {"processor": self.processor, "namespace": self.namespace}
         return self.store.read(_FIRST_DUE, asked)[0][0]
 
@@ -216,7 +217,7 @@ class Worker:
             return False
         for work in taken.dead_letters:
             self.tally.dead_letters += 1
-            self.tell(f"work {work}: its last claim ended; tried {most} times, it is dead now")
+            self.tell(f"work {work}: its last claim expired; after {most} attempts it is a dead letter now")
         for claim in taken.claims:
             self._work_on(claim)
         return bool(taken.claims or taken.dead_letters)
@@ -228,7 +229,7 @@ class Worker:
                 output = self._handled(claim)
             except Failure as failure:
                 ended = self._save(partial(self._fail, claim, failure))
-                again = "it is dead now" if ended.state == "dead" else "it is tried again"
+                again = "it is a dead letter now" if ended.state == "dead" else "it will be tried again"
                 self.tally.failed += 1
                 self.tell(f"{where}: {failure.error}; {again}")
             else:
@@ -241,7 +242,7 @@ class Worker:
             self.tell(f"{where}: {refused}; nothing of this attempt was saved")
 
     def _handled(self, claim: Claim) -> str:
-        """What the handler made of the item. What it raises of its own is a failure of this item."""
+        """The handler's output for the item. Any exception of the handler is a failure of this item."""
         item, held = item_of(self.store, claim), _Held(self, claim)
         try:
             return utf8("output", self.handle(item, held.beat))
@@ -251,7 +252,7 @@ class Worker:
             raise Failure(type(error).__name__, str(error)) from error
 
     def _complete(self, claim: Claim, output: str, now: int) -> Changed:
-        """Everything that says that the item is done, in one transaction."""
+        """Complete the item in one transaction: result, completion and message."""
         of = (claim.identity, claim.revision, claim.processor, claim.processor_revision)
         with self.store.write() as db:
             result = db.execute(_RESULT, (*of, output, now)).lastrowid
@@ -264,7 +265,7 @@ class Worker:
         return self.work.fail(claim.work, claim.fence, failure.error, failure.detail, *policy, now)
 
     def _save(self, write: Callable[[int], Changed]) -> Changed:
-        """Write in a turn. While the file is locked it is tried again, a limited number of times."""
+        """Write under the fair lock. While the file is locked, retry a limited number of times."""
         tries = 0
         while True:
             try:
@@ -278,8 +279,9 @@ class Worker:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """This process's turn to write. Asked to stop while it waits it does without: the one before it may
-        never go on, and the lock of SQLite alone is as safe. The file is looked at before and after."""
+        """The fair lock around a write. When asked to stop while it waits, continue without it: the
+        present holder may be suspended, and SQLite's own lock is enough. The file is checked before and
+        after."""
         self._file.look()
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(Hurried), self.stop.hurry():
@@ -298,14 +300,14 @@ class _Held:
         self.renewed = claim.until - worker.policy.hold_for
 
     def beat(self) -> None:
-        """Renew the claim once a third of its time has passed. Raises Failure (stopped) when the worker was
-        asked twice to stop, and Refused (claim-lost, not-found)."""
+        """Renew the claim when a third of its time has passed. Raises Failure (stopped) when the worker
+        was asked to stop twice, and Refused (claim-lost, not-found)."""
         worker, claim, hold = self.worker, self.claim, self.worker.policy.hold_for
         if worker.stop.asked > 1:
             raise Failure("stopped", "the worker was stopped while it worked on this")
         now = worker.clock()
-        if now < self.renewed + hold // 3:  # a clock that went back: the claim ends late enough
+        if now < self.renewed + hold // 3:  # the clock went back, so the claim lasts long enough
             return
-        with contextlib.suppress(Locked):  # nothing was written; the next beat tries again
+        with contextlib.suppress(Locked):  # nothing was written; the next heartbeat tries again
             worker.work.renew(claim.work, claim.fence, hold, now)
             self.renewed = now

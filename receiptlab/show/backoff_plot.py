@@ -10,7 +10,7 @@ from receiptlab.show.style import BLACK, COLOURS, GREY, PALE, Picture, picture, 
 
 
 def waits(of_items: Mapping[str, Sequence[int]], longest: Sequence[int]) -> Picture:
-    """For each item its waits in milliseconds, attempt by attempt, as dots in the band that the rule allows:
+    """Draw each item's delays in milliseconds, attempt by attempt, as dots in the band that the rule allows:
     from half of `longest` to all of it."""
     attempts = range(1, len(longest) + 1)
     with settings():
@@ -28,7 +28,7 @@ def waits(of_items: Mapping[str, Sequence[int]], longest: Sequence[int]) -> Pict
         axes.set_xticks(attempts, [f"after {n}" for n in attempts], color=BLACK)
         axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel("failed attempts", color=GREY)
-        axes.set_ylabel("milliseconds to the next try", color=GREY)
+        axes.set_ylabel("milliseconds to the next attempt", color=GREY)
         axes.tick_params(length=0)
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.02))
-        return picture(figure, f"waits of {len(of_items)} items over {len(longest)} attempts")
+        return picture(figure, f"delays of {len(of_items)} items over {len(longest)} attempts")

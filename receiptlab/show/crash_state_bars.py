@@ -1,4 +1,4 @@
-"""What became of the states that a power cut can leave, by setting."""
+"""The crash states that a power cut can leave, by setting, and how many lost or kept data."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY, Picture, pictur
 
 _WORDS = {
     "kept": ("all is well", COLOURS["accepted"]),
-    "lost": ("acknowledged, and lost", COLOURS["refused"]),
+    "lost": ("acknowledged and lost", COLOURS["refused"]),
     "damaged": ("file damaged", ANOMALY),
     "half": ("half done", COLOURS["unknown"]),
-    "back": ("erased, and back", COLOURS["replayed"]),
+    "back": ("erased and back again", COLOURS["replayed"]),
 }
 
 
 def states(rows: Iterable[Mapping]) -> Picture:
-    """One bar for each setting, over all its contracts: which part of the states was found how.
+    """Draw one bar per setting, over all contracts: the share of crash states with each finding.
 
     `rows` are those of `faults.disk.power_cut.run`.
     """
@@ -54,7 +54,7 @@ def _bar(axes, y: int, counts: Mapping[str, int]) -> None:
     for word, (_, colour) in _WORDS.items():
         part = counts[word] / total
         if part:
-            wide = max(part, 0.004)  # a few of many are still to be seen
+            wide = max(part, 0.004)  # a few of many stay visible
             axes.barh(y - 0.13, wide, left=min(left, 1 - wide), height=0.3, color=colour)
         left += part
     axes.text(0, y + 0.22, _sentence(counts), color=BLACK, fontsize=8.5, va="center")

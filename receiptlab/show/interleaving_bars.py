@@ -1,4 +1,4 @@
-"""How many interleavings of racing calls came to what: a bar an experiment."""
+"""How many interleavings of racing calls ended with each verdict: one bar per race."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _COLOURS = {
 _HATCHES = {"serializable": "", "busy": "//", "duplicated": "xx", "wrong": "..", "deadlock": "--"}
 _ROW, _HEAD, _FOOT, _WIDE, _LEFT, _RIGHT = 0.5, 0.5, 0.45, 9.2, 2.9, 1.0  # inches
 _NARROW = 0.13
-"""Of a bar: what a part must have so that its words stand inside it."""
+"""Minimum share of a bar for a label inside it."""
 
 
 def interleavings(rows: Sequence[Mapping[str, object]]) -> Picture:
-    """Draw a bar for each row of `scenarios.interleaving_rows.rows`: the share of its interleavings that came to
-    each verdict, with word and number, and how many interleavings there are."""
+    """Draw one bar per row of `scenarios.interleaving_rows.rows`: the share of interleavings with each
+    verdict, labelled with word and number, and the total."""
     height = _HEAD + _ROW * len(rows) + _FOOT
     with settings():
         figure = Figure(figsize=(_WIDE, height))
@@ -39,8 +39,8 @@ def interleavings(rows: Sequence[Mapping[str, object]]) -> Picture:
         for spine in axes.spines.values():
             spine.set_visible(False)
         title = {"fontsize": 11, "weight": "bold", "color": BLACK}
-        figure.text(0.12 / _WIDE, 1 - 0.3 / height, "What the interleavings come to", **title)
-        return picture(figure, f"{len(rows)} experiments: {'; '.join(map(_words, rows))}")
+        figure.text(0.12 / _WIDE, 1 - 0.3 / height, "Verdicts of the interleavings", **title)
+        return picture(figure, f"{len(rows)} races: {'; '.join(map(_words, rows))}")
 
 
 def _name(row: Mapping[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""The ablation matrix: which case notices which missing guard."""
+"""The mutation matrix: which case notices which missing guard."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _ROW, _COLUMN, _LEFT, _TOP, _RIGHT = 0.2, 0.4, 2.5, 1.5, 1.1  # inches
 def matrix(
     guards: Sequence[str], cases: Sequence[str], noticed: set[tuple[str, str]], named: set[tuple[str, str]]
 ) -> Picture:
-    """Cases down, guards across. A filled square: without the guard the case comes out otherwise.
+    """Draw cases down and guards across. A filled square: without the guard, the case ends differently.
 
-    A square with a cross is noticed by a case that does not name the guard, a hollow one is named
-    and not noticed; a contract with independent guards has neither. Cases that notice nothing are
-    counted below, not drawn.
+    A crossed square: a case noticed a guard that it doesn't name. A hollow square: a case names a guard and
+    doesn't notice it. A contract with independent guards has neither. Cases that notice nothing are only
+    counted below.
     """
     rows = [case for case in cases if any(case == name for _, name in noticed | named)]
     width, height = _LEFT + _COLUMN * len(guards) + _RIGHT, _TOP + _ROW * len(rows) + 0.6
@@ -35,7 +35,7 @@ def matrix(
         figure.text(
             0.1 / width,
             0.15 / height,
-            f"■ without this guard the case comes out otherwise.   "
+            f"■ without this guard the case ends differently.   "
             f"{silent} further cases notice no missing guard: no guard stops them.",
             color=GREY,
         )

@@ -1,4 +1,4 @@
-"""What it costs to remember, and to forget."""
+"""The cost of keeping receipts, and of closing a range."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY, PALE, Picture, 
 
 
 def prices(measured: Mapping) -> Picture:
-    """Left the bytes that each policy keeps on disk, right what closing a range takes as it grows.
+    """Draw the bytes that each policy keeps on disk (left), and the time to close a range by its size
+    (right).
 
     `measured` is the content of data/prices.json.
     """

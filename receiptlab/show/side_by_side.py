@@ -1,4 +1,4 @@
-"""Two owners that know nothing of each other, side by side: the timeline of each, and what it believes."""
+"""Two owners that don't know about each other, side by side: the timeline of each, and what it believes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVENT, _LANE, _LEFT, _HEAD, _FOOT = 1.42, 0.98, 1.55, 0.55, 1.15  # inches
 
 
 def sides(runs: Sequence[Run], beliefs: Sequence[str]) -> Picture:
-    """Draw the runs side by side, each with its belief below. Each run has at most seven steps."""
+    """Draw the runs side by side, each with its belief below. A run may have at most seven steps."""
     lanes = [[*dict.fromkeys(step.actor for step in run.steps), "database"] for run in runs]
     widths = [_LEFT + _EVENT * len(run.steps) + 0.25 for run in runs]
     tall = _LANE * max(map(len, lanes))

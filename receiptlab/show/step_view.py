@@ -20,7 +20,7 @@ _SIGNS = {"added": "+", "changed": "~", "removed": "−", "more": "…"}
 
 
 class Steps:
-    """A run to walk through. Jupyter shows it as a widget; where nothing answers, as a table and a picture.
+    """A run to walk through. Jupyter shows it as a widget; without a kernel, as a table and a picture.
 
     `page` is that table and picture as HTML.
     """
@@ -45,7 +45,7 @@ class Steps:
         return _changes(self.run.steps[number - 1])
 
     def picture(self, number: int) -> str:
-        """The timeline up to this step as HTML. The whole of it is laid out, so that nothing moves."""
+        """The timeline up to this step as HTML, with the layout of the whole run, so that nothing moves."""
         if number not in self._pictures:
             drawn = timeline(self.run, until=number)
             data = base64.b64encode(drawn.svg.encode()).decode()
@@ -72,7 +72,7 @@ def steps(run: Run) -> Steps:
 
 
 def _widget(shown: Steps) -> dict | None:
-    """The widget's part of the bundle, where there is a kernel that can answer it and ipywidgets."""
+    """The widget's part of the MIME bundle, when there is a live kernel and ipywidgets."""
     try:
         from IPython import get_ipython
 
@@ -105,7 +105,7 @@ def _plain(step: Step) -> str:
 
 
 def _in_words(step: Step) -> Iterator[str]:
-    """Which rows changed, a table each: work ~ 1, outbox + 2."""
+    """The number of changed rows per table: work ~ 1, outbox + 2."""
     counted: dict[str, dict[str, int]] = {}
     for change in step.changes or ():
         if change.what == "more":
@@ -144,7 +144,7 @@ def _call(step: Step) -> str:
 
 def _changes(step: Step) -> str:
     if step.changes is None:
-        return "<p>Nobody looked at the rows here.</p>"
+        return "<p>The rows were not compared here.</p>"
     if not step.changes:
         return "<p>No row changed.</p>"
     rows = "".join(_changed(change) for change in step.changes)
@@ -174,7 +174,7 @@ def _column(name: str, change: Change) -> str:
 
 
 def _value(value: object) -> str:
-    """A value in few signs: of a digest the first eight are enough to tell it from another."""
+    """A value in a few characters: of a digest, the first eight."""
     text = "none" if value is None else str(value)
     is_digest = len(text) == 64 and not text.strip("0123456789abcdef")
     return _text(f"{text[:8]}…" if is_digest else text)

@@ -1,4 +1,4 @@
-"""The widget of `show.steps`: buttons, a slider, and what they lead to. The only import of ipywidgets."""
+"""The widget of `show.steps`: buttons, a slider and the step they choose. The only import of ipywidgets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BUTTONS = (("first step", "|◀"), ("previous step", "◀"), ("next step", "▶
 
 
 def walk(shown: Steps) -> ipywidgets.VBox:
-    """The widget for one run; it starts at the first step."""
+    """The widget for one run, starting at the first step."""
     last = len(shown.run.steps)
     place = ipywidgets.Label()
     place.add_class("receiptlab-steps-place")
@@ -40,7 +40,7 @@ def walk(shown: Steps) -> ipywidgets.VBox:
 def _button(
     words: str, sign: str, slider: ipywidgets.IntSlider, move: Callable[[], int]
 ) -> ipywidgets.Button:
-    """A button that moves the slider, which stops at its ends by itself."""
+    """A button that moves the slider by one step."""
     button = ipywidgets.Button(description=sign, tooltip=words, layout={"width": "3em"})
 
     def pressed(_: object) -> None:

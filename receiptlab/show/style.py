@@ -1,8 +1,8 @@
 """One palette and one set of figure settings for every picture and table.
 
 The colours are those of Okabe and Ito, which most people with a colour vision deficiency can tell
-apart (Color Universal Design, https://jfly.uni-koeln.de/color/). No colour stands alone: a word or
-a mark always goes with it.
+apart (Color Universal Design, https://jfly.uni-koeln.de/color/). A word or a mark always accompanies a
+colour.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ SHAPES = {
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no advice about its cache folder
 
 _SETTINGS = {
-    "svg.fonttype": "none",  # text stays text: it can be searched, and read aloud
+    "svg.fonttype": "none",  # text stays text, for search and screen readers
     "svg.hashsalt": "receiptlab",  # ids in the file are the same each time
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so the measures are the same everywhere
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so sizes are the same everywhere
     "font.size": 9,
-    "text.parse_math": False,  # names come from users, and a dollar sign is a dollar sign
+    "text.parse_math": False,  # names come from users: a dollar sign is not mathematics
     "axes.edgecolor": GREY,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -65,7 +65,7 @@ _SETTINGS = {
 
 
 def ink(word: str) -> str:
-    """What can be read on the colour of an outcome."""
+    """A text colour that is readable on the colour of an outcome."""
     return "white" if word in ("accepted", "replayed") else BLACK
 
 
@@ -90,18 +90,18 @@ class Picture:
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """The lab's figure settings, for the time of one drawing."""
+    """The lab's figure settings, for one drawing."""
     with mpl.rc_context(_SETTINGS):
         yield
 
 
 def picture(figure: Figure, words: str) -> Picture:
-    """The figure as SVG that is the same, byte for byte, each time it is drawn."""
+    """The figure as SVG, byte for byte the same each time."""
     out = io.StringIO()
     with warnings.catch_warnings():
-        # The text stays text, so a sign that this font lacks is drawn by the reader's own.
+        # Text stays text, so the reader's font draws what this one lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    # Where the reader lacks that font, one of the same width takes its place.
+    # A font of the same width, for readers without this one.
     svg = out.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     return Picture(svg, words)

@@ -1,4 +1,4 @@
-"""Outcome tables: one row a step, or one row a run."""
+"""Outcome tables: one row per step, or one row per run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _row(run: Run, step: Step) -> dict[str, object]:
 
 
 def summary(runs: Iterable[Run]) -> Table:
-    """One row a run: what it is about, how its steps ended, and whether all was as expected."""
+    """One row per run: what it is about, how its steps ended, and whether all was as expected."""
     runs = list(runs)
     frame = pd.DataFrame([_summary_row(run) for run in runs])
     if not frame["what went wrong"].any():
@@ -78,7 +78,8 @@ def _summary_row(run: Run) -> dict[str, object]:
 
 
 def plain(rows: Iterable[dict[str, object]], name: str, caption: str = "") -> Table:
-    """Any rows in the lab's table style. `name` makes the ids in the page, so choose it once a table."""
+    """Any rows in the lab's table style. `name` becomes part of the ids in the page, so use each name
+    once."""
     return _table(pd.DataFrame(list(rows)), name, caption)
 
 
@@ -106,7 +107,7 @@ _STYLES = [
 
 
 def _colour(value: object) -> str:
-    """The style of one cell: outcomes and harms by their colour, names of cases in one line."""
+    """The style of one cell: outcomes and anomalies in their colours, names of cases on one line."""
     mark, _, word = str(value).partition(" ")
     if mark == "‼" or value == "NO":
         return f"color: white; background-color: {ANOMALY}; font-weight: bold;"

@@ -1,7 +1,7 @@
-"""The timeline of a run: a lane an actor, one for the database, events from left to right.
+"""The timeline of a run: one lane per actor and one for the database, with events from left to right.
 
-x is the number of the event, not wall time. A bar is a lease. A line goes down to the database
-when the call reached it; broken where the answer or the call was lost.
+x is the number of the event, not wall time. A bar is a lease. A line goes down to the database when the call
+reached it, and is broken when the answer or the call was lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from receiptlab.show.style import (
 )
 
 _EVENT, _LANE, _LEFT, _RIGHT, _HEAD, _FOOT = 1.42, 0.98, 1.5, 0.4, 0.45, 0.5  # inches
-_A_ROW = 7  # events side by side before the drawing goes on below
+_A_ROW = 7  # events per row
 MAX_EVENTS, MAX_ACTORS = 200, 12
 _DATABASE = "database"
 
@@ -41,17 +41,17 @@ class _Bar:
 
 
 def timeline(run: Run, until: int | None = None) -> Picture:
-    """Draw the run. More than seven events go on in a second row below.
+    """Draw the run, with at most seven events per row.
 
-    With `until` only the events up to that number are drawn, on the lanes of the whole run, and the last
-    of them stands on a grey ground.
+    With `until`, only the events up to that number are drawn, on the lanes of the whole run, and the last one
+    is highlighted in grey.
 
-    Raises ValueError for more than 200 events or 12 actors: that is no picture to look at.
+    Raises ValueError for more than 200 events or 12 actors, which would be unreadable.
     """
     actors = list(dict.fromkeys(step.actor for step in run.steps if step.call != "reopen"))
     if len(run.steps) > MAX_EVENTS or len(actors) > MAX_ACTORS:
         raise ValueError(
-            f"a timeline shows at most {MAX_EVENTS} events and {MAX_ACTORS} actors; take a part of it"
+            f"a timeline shows at most {MAX_EVENTS} events and {MAX_ACTORS} actors; draw a part of it"
         )
     lanes = [*actors, _DATABASE if _DATABASE not in actors else "the database file"]
     rows = [run.steps[at : at + _A_ROW] for at in range(0, len(run.steps), _A_ROW)]
@@ -113,7 +113,7 @@ def _draw_row(axes, run: Run, steps: tuple[Step, ...], lanes: list[str]) -> None
 
 
 def _short(now: int) -> str:
-    """Nanoseconds since 1970 would run into each other: the last digits tell them apart."""
+    """Long times would overlap, so only the last digits are shown."""
     return str(now) if now < 10**9 else f"…{now % 10**6:06}"
 
 
@@ -129,7 +129,7 @@ def _lanes(axes, lanes: list[str]) -> None:
 
 
 def _bars(run: Run, lanes: list[str]) -> list[_Bar]:
-    """Each lease from the event that began it to the event that ended it, or to its expiry."""
+    """Each lease, from the event that began it to the event that ended it or to its expiry."""
     bars = []
     seen: dict[Lease, Step] = {}
     for step in run.steps:
@@ -139,9 +139,7 @@ def _bars(run: Run, lanes: list[str]) -> list[_Bar]:
         end, expired = _end(run, lease, start.number)
         lane = start.actor if start.actor in lanes else lanes[-1]
         slot = sum(1 for bar in bars if bar.lane == lane and bar.end > start.number)
-        number = (
-            "token" if lease.on.startswith("queue ") else "fence"
-        )  # a queue's lease has a token of its own
+        number = "token" if lease.on.startswith("queue ") else "fence"  # a queue's lease has its own token
         words = f"{number} {lease.fence}, {'expired at' if expired else 'until'} {lease.until}"
         bars.append(_Bar(lane, start.number, end, words, expired, slot))
     return bars
@@ -162,7 +160,7 @@ def _draw_bar(axes, bar: _Bar, y: int, left: float, right: float) -> None:
     axes.barh(top + 0.08, end - start, height=0.17, left=start, color=COLOURS["failed"], alpha=0.45, zorder=1)
     if bar.expired and end == bar.end:
         axes.plot([end, end], [top - 0.03, top + 0.19], color=BLACK, linewidth=1.4, zorder=3)
-    if bar.start >= left:  # a bar that goes on from the row above needs no second label
+    if bar.start >= left:  # a bar that continues from the row above needs no second label
         inside = not bar.expired and 0.042 * len(bar.words) < end - start
         below = 0 if inside else 0.18
         axes.text(start + 0.06, top + 0.09 + below, bar.words, va="center", fontsize=7, color=BLACK, zorder=4)
@@ -201,7 +199,7 @@ def _draw_call(axes, step: Step, y: int, database: int) -> None:
     words = _words(step)
     axes.text(
         x,
-        y - 0.44 - 0.08 * max(0, words.count("\n") - 1),  # a third line would stand on the mark
+        y - 0.44 - 0.08 * max(0, words.count("\n") - 1),  # a third line would cover the mark
         words,
         ha="center",
         va="top",
@@ -219,7 +217,9 @@ def _words(step: Step) -> str:
     if step.outcome == "unknown":
         why = lost.get(step.fault, f"crash {step.fault}")
     wrapped = textwrap.fill(why.replace("_", "_\u200b"), 20) if why else ""
-    statement = step.call.split()[0].isupper() and step.outcome != "failed"  # one that ran says no more
+    statement = (
+        step.call.split()[0].isupper() and step.outcome != "failed"
+    )  # a statement that ran needs no more
     head = step.call if statement or step.call == "waits" else f"{step.call}: {step.outcome}"
     return "\n".join(part for part in (head, wrapped.replace("\u200b", "")) if part)
 
@@ -231,7 +231,7 @@ def _draw_reopen(axes, step: Step, lanes: int) -> None:
     axes.text(
         step.number,
         -0.44,
-        "file opened anew",
+        "file reopened",
         ha="center",
         va="top",
         fontsize=8,
@@ -241,7 +241,7 @@ def _draw_reopen(axes, step: Step, lanes: int) -> None:
 
 
 def _by_file(names: tuple[str, ...], counts: tuple[int, ...]) -> str:
-    """The counts in one line for each file. What stands before a colon in a count's name is its file."""
+    """The counts, one line per file. The part of a count's name before the colon is its file."""
     lines: dict[str, list[str]] = {}
     for name, count in zip(names or ("",) * len(counts), counts, strict=True):
         file, colon, _ = name.partition(": ")

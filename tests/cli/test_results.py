@@ -31,7 +31,7 @@ def test_no_listed_crash_point_is_left_out(runs):
 
 def test_a_crash_point_that_no_run_came_to_is_told(runs):
     without = [run for run in runs if "every-point" not in run.name and run.name != "O-01-crash-then-reopen"]
-    assert "owner accept: no run was ended at its point after_outbox" in results.unreached(without)
+    assert "owner accept: no run ended at its failpoint after_outbox" in results.unreached(without)
 
 
 def test_check_passes_and_says_so(runs, capsys, monkeypatch):
@@ -175,15 +175,16 @@ def test_a_link_is_not_replaced(stored, tmp_path, capsys):
 
 
 def test_a_point_that_no_run_came_to_fails_the_run(stored, monkeypatch, capsys):
-    monkeypatch.setattr(results, "unreached", lambda runs: ["owner accept: no run was ended at its point x"])
+    monkeypatch.setattr(results, "unreached", lambda runs: ["owner accept: no run ended at its failpoint x"])
     assert main(["run"]) == 1
-    assert "no run was ended at its point x" in capsys.readouterr().err
+    assert "no run ended at its failpoint x" in capsys.readouterr().err
 
 
 def test_a_process_that_never_died_is_told(runs):
     without = [run for run in runs if run.name != "closure-dies-at-every-point"]
-    assert "retention close_and_collect: no process died at its point after_boundary" in results.unreached(
-        without
+    assert (
+        "retention close_and_collect: no process died at its failpoint after_boundary"
+        in results.unreached(without)
     )
 
 

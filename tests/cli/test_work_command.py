@@ -307,7 +307,7 @@ def test_dead_work_is_shown_in_pages_and_can_be_requeued(db, capsys):
     out, err = capsys.readouterr()
     assert out.count("failed, failed") == 3
     assert "exit-3: oh no" in out
-    assert err == "there are more; go on with --after 3\n"
+    assert err == "there are more; continue with --after 3\n"
     assert lab("dead", "--db", db, "--after", 3) == 0
     out, err = capsys.readouterr()
     assert (out.count("failed, failed"), err) == (1, "")
@@ -316,7 +316,7 @@ def test_dead_work_is_shown_in_pages_and_can_be_requeued(db, capsys):
     assert out == "1 is pending again\n2 is pending again\n"
     assert (
         err
-        == "99: not-found: there is no such work; it may have been compacted or erased; it stays as it is\n"
+        == "99: not-found: there is no such work; it may have been compacted or erased; nothing was changed\n"
     )
     assert lab("requeue", "--db", db, 1) == 1
     assert "not-dead" in capsys.readouterr().err
@@ -362,9 +362,9 @@ def test_work_that_a_clock_ahead_put_off_is_reported_and_can_be_reset(db, capsys
         assert len(Work(store).next("payments", "p", "ahead", 9, 1_000, 9, ahead).claims) == 3
     assert lab("work", "--db", db, "--processor", "p", "--drain", "--wait", 0, "--", "cat") == 1
     err = capsys.readouterr().err
-    assert "gave up after 0 s: 3 not finished, none can be taken now; the first is due in 2,592,0" in err
+    assert "gave up after 0 s: 3 not finished, none can be claimed now; the first is due in 2,592,0" in err
     assert lab("status", "--db", db) == 0
-    assert f"p: 3 claimed, put off until {clock.shown(ahead + 1_000)}" in capsys.readouterr().err
+    assert f"p: 3 claimed, delayed until {clock.shown(ahead + 1_000)}" in capsys.readouterr().err
     assert lab("status", "--db", db, "--metrics") == 0
     assert 'receiptlab_work_items_ahead{processor="p",state="claimed"} 3.0' in capsys.readouterr().out
     assert lab("status", "--db", db, "--horizon", 40 * 86_400) == 0
@@ -467,7 +467,7 @@ def test_a_command_that_cannot_be_started_stops_it_before_anything_is_taken(db, 
     err = capsys.readouterr().err
     assert (
         err
-        == f"receiptlab: {name} is no command that can be run; correct its name, its path or its rights; nothing was taken\n"
+        == f"receiptlab: {name} is not a command that can be run; check its name, path and permissions; no item was claimed\n"
     )
     assert states(db) == {"pending": 4}
 
@@ -562,7 +562,7 @@ def test_asked_once_to_stop_the_running_command_is_finished_and_saved(tmp_path, 
         go.touch()
         assert ended(process) == (
             0,
-            "stopped as asked, took nothing more: 1 done, 0 failed, 0 lost, 0 dead_letters; 2 not finished\n",
+            "stopped as asked, claimed nothing more: 1 done, 0 failed, 0 lost, 0 dead_letters; 2 not finished\n",
         )
     assert states(db) == {"done": 1, "pending": 2}
     assert sound(db)

@@ -326,8 +326,8 @@ def test_without_volatile_fields_every_attempt_is_a_collision(intake):
         ('{"a": ' + "9" * 5_000 + "}", "it is not JSON"),
         ("[1]", "it is not an object"),
         ("null", "it is not an object"),
-        ('{"attempt": 1, "attempt": 1}', "a field stands twice"),
-        ('{"meta": {"sent_at": 1, "sent_at": 1}}', "a field stands twice"),
+        ('{"attempt": 1, "attempt": 1}', "a field appears twice"),
+        ('{"meta": {"sent_at": 1, "sent_at": 1}}', "a field appears twice"),
         ('{"amount": NaN}', "NaN is no number of JSON"),
         ('{"amount": -Infinity}', "-Infinity is no number of JSON"),
         ('{"amount": 12345678901234567.89}', "a number has too many digits"),
@@ -525,9 +525,9 @@ def test_past_its_tombstone_a_letter_is_first_seen_and_has_a_second_row(intake):
     [
         (DATED + b"\nonly a body\n\n", "it has no headers at all"),
         (DATED + b"", "it has no headers at all"),
-        (DATED + b"this is no header\n\n", "a line among its headers is no header"),
-        (DATED + b" folded at once\n\n", "a line among its headers is no header"),
-        (DATED + b"From: a\n: no name\n\n", "a line among its headers is no header"),
+        (DATED + b"this is no header\n\n", "a line among its headers is not a header"),
+        (DATED + b" folded at once\n\n", "a line among its headers is not a header"),
+        (DATED + b"From: a\n: no name\n\n", "a line among its headers is not a header"),
         (DATED + b"Subject: " + b"s" * mailbox.MAX_HEADERS + b"\n\n", "its headers have over 262,144 bytes"),
         (letter(sender="a" * 4_097), "From has over 4,096 characters"),
         (letter("Content-Type: multipart/" + ";" * 4_097), "Content-Type has over 4,096 bytes"),
@@ -625,7 +625,7 @@ def test_a_finding_has_the_place_of_its_letter(intake):
 def test_a_separator_without_headers_is_reported_and_takes_no_letter_along(intake):
     report = mail(intake, letter() + DATED + b"he wrote, and more\n\n" + letter(key="<3>"))
     assert report.named == [
-        Broken(f"message 2 at byte {len(letter())}", "a line among its headers is no header")
+        Broken(f"message 2 at byte {len(letter())}", "a line among its headers is not a header")
     ]
     assert counted(report) == {"first_seen": 2, "broken": 1}
 
@@ -669,12 +669,12 @@ def test_the_digest_of_a_body_does_not_depend_on_where_its_lines_were_cut(length
     [
         (b"not json\n", "it is not JSON"),
         (b'{"id": "1"\n', "it is not JSON"),
-        (b"[" * 100_000 + b"\n", "it is nested too deep"),
+        (b"[" * 100_000 + b"\n", "it is nested too deeply"),
         (b"9" * 5_000 + b"\n", "it is not JSON"),
         (b"\xff\n", "it is not UTF-8"),
         (b"[]\n", "it must be an object, not list"),
         (b"null\n", "it must be an object, not NoneType"),
-        (b'{"id": "1", "id": "2", "source": "s", "body": ""}\n', "a field stands twice"),
+        (b'{"id": "1", "id": "2", "source": "s", "body": ""}\n', "a field appears twice"),
         (b"x" * (webhooks.MAX_LINE + 1) + b"\n", "it is longer than 1,048,576 bytes"),
         (b"x" * (3 * webhooks.MAX_LINE) + b"\n", "it is longer than 1,048,576 bytes"),
         (hook(body=None), "it must have id, source, and either body or body_base64, and nothing else"),

@@ -367,7 +367,7 @@ def test_draining_waits_no_longer_than_it_may_and_says_for_what(store, clock, at
     one = made(store, clock, tell=told.append)
     assert one.run("drained", at_most).done == 1
     assert (clock.now, one.gave_up, one.left()) == (1_000 + at_most, True, 1)
-    rest = "1 not finished, none can be taken now; the first is due in "
+    rest = "1 not finished, none can be claimed now; the first is due in "
     waiting, gave_up = (
         f"waiting: {rest}3,607 s, at 1970-01-01 01:00:10 UTC",
         f"gave up after {at_most / 1_000:g} s: ",
@@ -384,7 +384,7 @@ def test_draining_a_queue_that_another_worker_holds_says_so(store, clock):
     add(store, "a")
     Work(store).acquire("inbox", "p", "died", clock.now)
     assert made(store, clock, tell=told.append).run("drained", LEASE_MS).done == 1
-    assert told == ["waiting: 1 not finished, none can be taken now; another worker holds the queue"]
+    assert told == ["waiting: 1 not finished, none can be claimed now; another worker holds the queue"]
 
 
 def test_draining_is_over_when_another_worker_finishes_the_last_item_meanwhile(store, clock):

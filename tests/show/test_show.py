@@ -49,7 +49,7 @@ def test_a_timeline_tells_actors_calls_outcomes_reasons_and_leases():
 
 def test_a_timeline_marks_lost_answers_crashes_reopening_and_harm():
     assert "answer lost" in words_in(show.timeline(case("O-02-answer-lost-reopened")))
-    assert "file opened anew" in words_in(show.timeline(case("O-02-answer-lost-reopened")))
+    assert "file reopened" in words_in(show.timeline(case("O-02-answer-lost-reopened")))
     assert "crash after_outbox" in words_in(show.timeline(case("O-01-crash-at-every-point")))
     assert " duplicated " in words_in(show.timeline(scenario("two-transactions")))
 

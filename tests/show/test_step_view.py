@@ -127,7 +127,7 @@ def test_a_step_tells_call_outcome_and_rows():
 
 def test_a_run_without_rows_says_so():
     run = scenario("created-once")
-    assert show.steps(run).rows(1) == "<p>Nobody looked at the rows here.</p>"
+    assert show.steps(run).rows(1) == "<p>The rows were not compared here.</p>"
 
 
 def test_each_step_has_its_own_picture():
