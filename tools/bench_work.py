@@ -13,8 +13,8 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import NamedTuple
 
-from receiptlab.contracts.work import lease, reserving, work
-from receiptlab.contracts.work.work import Work
+from receiptlab.contracts.work import lease
+from receiptlab.contracts.work.work import _CLAIM, _CLOSE, _DUE, _EFFECT, _MOVE, _ONE, _OPEN, _UNSETTLED, Work
 from receiptlab.errors import Refused
 from receiptlab.examples.fair_lock import FairLock
 from receiptlab.store import Store, Transaction
@@ -65,9 +65,9 @@ class Floor:
         db = self.db
         db.execute("BEGIN IMMEDIATE")
         db.execute(lease._SEE, ON).fetchone()
-        [(work, *_, fence, _, entries)] = db.execute(reserving._DUE, RESERVE | {"limit": 1}).fetchall()
-        db.execute(reserving._CLAIM, (60_010, "ana", 10, work))
-        db.execute(reserving.OPEN, (work, entries + 1, fence + 1, "ana", 10, None, "open"))
+        [(work, *_, fence, _, entries)] = db.execute(_DUE, RESERVE | {"limit": 1}).fetchall()
+        db.execute(_CLAIM, (60_010, "ana", 10, work))
+        db.execute(_OPEN, (work, entries + 1, fence + 1, "ana", 10, None, "open"))
         db.execute(lease._BACK, ON)
         db.execute("COMMIT")
         return work, entries + 1
@@ -75,11 +75,11 @@ class Floor:
     def _complete(self, number: int, entries: int, name: str) -> None:
         db = self.db
         db.execute("BEGIN IMMEDIATE")
-        seen = db.execute(reserving._ONE, {"work": number}).fetchone()
-        db.execute(reserving.MOVE, ("done", None, name, 10, number))
-        db.execute(reserving.CLOSE, ("done", 10, None, None, number, entries))
-        db.execute(reserving.UNSETTLED, (-1, seen[1]))
-        db.execute(work._EFFECT, (*seen[1:5], name, 10))
+        seen = db.execute(_ONE, {"work": number}).fetchone()
+        db.execute(_MOVE, ("done", None, name, 10, number))
+        db.execute(_CLOSE, ("done", 10, None, None, number, entries))
+        db.execute(_UNSETTLED, (-1, seen[1]))
+        db.execute(_EFFECT, (*seen[1:5], name, 10))
         db.execute(_OUTBOX, ("done", seen[1], 10))
         db.execute("COMMIT")
 

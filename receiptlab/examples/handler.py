@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable
 from typing import ClassVar
 
-from receiptlab.contracts.work.claims import Claim
+from receiptlab.contracts.work.claims import WorkClaim
 from receiptlab.errors import Refused
 from receiptlab.store import Store
 from receiptlab.values import MAX_TEXT
@@ -47,7 +47,7 @@ def ending(text: str, limit: int = MAX_DETAIL) -> str:
     return text.encode("utf-8", "backslashreplace")[-limit:].decode("utf-8", "ignore")
 
 
-def item_of(store: Store, claim: Claim) -> dict[str, object]:
+def item_of(store: Store, claim: WorkClaim) -> dict[str, object]:
     """The item that was claimed, as plain data: work, attempt, processor, processor_revision, tenant,
     namespace, key, revision, digest, reference. Where the database file has its webhook delivery, also `body`, or
     `body_base64` when it is no UTF-8; where it has its letter, sender and subject.

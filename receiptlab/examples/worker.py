@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.work.claims import ARGUMENTS, Changed, Claim
-from receiptlab.contracts.work.work import Work
+from receiptlab.contracts.work.claims import WorkClaim, WorkState
+from receiptlab.contracts.work.work import ARGUMENTS, Work
 from receiptlab.errors import LabError, Locked, Refused
 from receiptlab.examples.clock import shown
 from receiptlab.examples.fair_lock import FairLock
@@ -221,7 +221,7 @@ class Worker:
             self._work_on(claim)
         return bool(taken.claims or taken.dead_letters)
 
-    def _work_on(self, claim: Claim) -> None:
+    def _work_on(self, claim: WorkClaim) -> None:
         where = f"work {claim.work}, attempt {claim.attempt}"
         try:
             try:
@@ -240,7 +240,7 @@ class Worker:
             self.tally.lost += 1
             self.tell(f"{where}: {refused}; nothing of this attempt was saved")
 
-    def _handled(self, claim: Claim) -> str:
+    def _handled(self, claim: WorkClaim) -> str:
         """What the handler made of the item. What it raises of its own is a failure of this item."""
         item, held = item_of(self.store, claim), _Held(self, claim)
         try:
@@ -250,7 +250,7 @@ class Worker:
         except Exception as error:
             raise Failure(type(error).__name__, str(error)) from error
 
-    def _complete(self, claim: Claim, output: str, now: int) -> Changed:
+    def _complete(self, claim: WorkClaim, output: str, now: int) -> WorkState:
         """Everything that says that the item is done, in one transaction."""
         of = (claim.identity, claim.revision, claim.processor, claim.processor_revision)
         with self.store.write() as db:
@@ -259,11 +259,11 @@ class Worker:
             outbox.stage(db, "done", claim.identity, now)
         return done
 
-    def _fail(self, claim: Claim, failure: Failure, now: int) -> Changed:
+    def _fail(self, claim: WorkClaim, failure: Failure, now: int) -> WorkState:
         policy = (self.policy.max_attempts, self.policy.base, self.policy.cap)
         return self.work.fail(claim.work, claim.fence, failure.error, failure.detail, *policy, now)
 
-    def _save(self, write: Callable[[int], Changed]) -> Changed:
+    def _save(self, write: Callable[[int], WorkState]) -> WorkState:
         """Write in a turn. While the file is locked it is tried again, a limited number of times."""
         tries = 0
         while True:
@@ -293,7 +293,7 @@ class Worker:
 class _Held:
     """A claim while it is worked on."""
 
-    def __init__(self, worker: Worker, claim: Claim) -> None:
+    def __init__(self, worker: Worker, claim: WorkClaim) -> None:
         self.worker, self.claim = worker, claim
         self.renewed = claim.until - worker.policy.hold_for
 

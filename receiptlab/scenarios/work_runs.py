@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.work.claims import Claim
+from receiptlab.contracts.work.claims import WorkClaim
 from receiptlab.contracts.work.work import Work
 from receiptlab.experiment.run import Run
 from receiptlab.faults.processes.children import Child
@@ -40,10 +40,10 @@ def lease_superseded_in_between() -> Run:
     return lab.run()
 
 
-def _claim(lab: Lab, worker: str, now: int) -> Claim:
+def _claim(lab: Lab, worker: str, now: int) -> WorkClaim:
     """Reserve on the lab's first connection, and keep the claim in hand."""
     call = NEXT | {"worker": worker, "now": now}
-    kept: list[Claim] = []
+    kept: list[WorkClaim] = []
 
     def reserve() -> object:
         reserved = Work(lab.store).next(**call)
@@ -54,7 +54,7 @@ def _claim(lab: Lab, worker: str, now: int) -> Claim:
     return kept[0]
 
 
-def _batch(lab: Lab, claim: Claim, worker: str, now: int, between: Callable = lambda: None) -> Callable:
+def _batch(lab: Lab, claim: WorkClaim, worker: str, now: int, between: Callable = lambda: None) -> Callable:
     """A consumer's completing batch: its own row, the claim's end, and a message, in one transaction."""
 
     def batch() -> None:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.intake.intake import _DUE, _ERASURES, _KNOWN, _OVER, _UNSAY, Intake
+from receiptlab.contracts.intake.intake import _DUE, _ERASURES, _KNOWN, _OVER, _UNSAY, GUARDS, Intake
 from receiptlab.contracts.intake.items import (
     Changed,
     CollisionRedelivered,
@@ -25,7 +25,6 @@ from receiptlab.contracts.intake.items import (
     identity_of,
     synthetic_key,
 )
-from receiptlab.contracts.intake.staging import GUARDS
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused, WrongArgument
 from receiptlab.store import Store

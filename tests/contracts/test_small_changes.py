@@ -11,7 +11,7 @@ import pytest
 
 from receiptlab import database_file
 from receiptlab.contracts.owner import SCHEMA
-from receiptlab.contracts.work import claims
+from receiptlab.contracts.work import work
 from receiptlab.errors import Damaged, Definite, FileRefused, Locked, WrongValue
 from receiptlab.store import Store
 from receiptlab.values import MAX_BODY, bounded, countable, integer, sized, text, utf8
@@ -59,8 +59,8 @@ def test_every_record_is_frozen():
         (countable, 2**63 - 2, 2**63 - 1),
         (bounded(1, 9), 9, 10),
         (bounded(1, 9), 1, 0),
-        (claims.ARGUMENTS["max_attempts"], 1_000_000, 1_000_001),
-        (claims.ARGUMENTS["max_attempts"], 1, 0),
+        (work.ARGUMENTS["max_attempts"], 1_000_000, 1_000_001),
+        (work.ARGUMENTS["max_attempts"], 1, 0),
     ],
 )
 def test_the_last_value_of_a_limit_is_allowed_and_the_next_is_not(rule, last, beyond):

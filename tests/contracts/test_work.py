@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from receiptlab import contracts, database_file
 from receiptlab.contracts.intake.items import identity_of
-from receiptlab.contracts.work.claims import GUARDS, LATEST, LONGEST, Claim, backoff
+from receiptlab.contracts.work.claims import LATEST, LONGEST, WorkClaim, backoff
 from receiptlab.contracts.work.lease import LEASE_MS
-from receiptlab.contracts.work.reserving import _DUE, _OVERDUE
-from receiptlab.contracts.work.work import Work
+from receiptlab.contracts.work.work import _DUE, _OVERDUE, GUARDS, Work
 from receiptlab.errors import Refused, WrongArgument
 from receiptlab.experiment.library import own_cases
 from receiptlab.experiment.player import play
@@ -285,7 +284,7 @@ def _act(work, drawn, who, now, hand):
 def test_a_claim_made_by_hand_is_worth_its_fence_alone(work):
     stage(work, 1)
     [claim] = work.next(**NEXT, now=1).claims
-    forged = Claim(1, claim.identity, 1, "index", "1", 1, 2, 9_999, work.store.path)
+    forged = WorkClaim(1, claim.identity, 1, "index", "1", 1, 2, 9_999, work.store.path)
     with pytest.raises(Refused, match="claim-lost"), work.store.write() as db:
         work.stage_complete(db, forged, "", 2)
     with pytest.raises(WrongArgument, match="claim must be a claim"), work.store.write() as db:

@@ -135,7 +135,7 @@ if seen.due <= call.now:
 IS_MINE = """
 row = contract.get(work)
 if row.state == "done" and row.fence is fence:
-    return Changed(work, "done")
+    return WorkState(work, "done")
 """
 BOUNDARY = """
 if seen.closed_through is not None and call.through < seen.closed_through:

@@ -15,7 +15,7 @@ from receiptlab.cli.commands import main
 from receiptlab.contracts.receiver import Receiver, Writer
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.work import lease
-from receiptlab.contracts.work.claims import Swept
+from receiptlab.contracts.work.claims import SweptChunk
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused
 from receiptlab.interleaving import explorer as schedules
@@ -69,7 +69,7 @@ class Careless(Work):
             db.execute("UPDATE attempt SET result = 'expired', ended_at = ? WHERE work = ?", (call.now, work))
             db.execute("UPDATE work SET state = 'failed', holder = NULL WHERE id = ?", (work,))
         lease.give_back(db, lease.SWEEP)
-        return Swept(len(call.found), 0, 0, 0, False)
+        return SweptChunk(len(call.found), 0, 0, 0, False)
 
 
 def test_a_sweep_without_its_second_look_is_found():

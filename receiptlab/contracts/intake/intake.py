@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from sqlite3 import Connection
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import arguments
+from receiptlab.contracts.base import Contract, arguments
 from receiptlab.contracts.intake.items import (
+    KEY_KINDS,
     MINT,
     Changed,
     CollisionRedelivered,
@@ -22,8 +23,8 @@ from receiptlab.contracts.intake.items import (
     Erased,
     Erasure,
     Erasures,
+    Finding,
     FirstSeen,
-    Found,
     Handle,
     Item,
     Redelivered,
@@ -32,9 +33,115 @@ from receiptlab.contracts.intake.items import (
     Swept,
     identity_of,
 )
-from receiptlab.contracts.intake.staging import ARGUMENTS, SCHEMA, Staging
-from receiptlab.errors import Refused
-from receiptlab.values import MAX_INTEGER, checked
+from receiptlab.errors import Refused, WrongType, WrongValue
+from receiptlab.values import MAX_INTEGER, checked, hex_digest, integer, one_of, sized, text
+
+# A receipt has one row for its identity and one for each revision, collisions included. What is
+# compacted loses key and outcomes; what is erased keeps nothing but the identity and the time.
+# `unsettled` counts the processing rows that are neither done nor discarded.
+# The two partial indexes hold what a sweep takes, in its order, so that a sweep reads no other rows.
+SCHEMA = (
+    """CREATE TABLE receipt (
+        identity TEXT NOT NULL PRIMARY KEY,
+        state TEXT NOT NULL CHECK (state IN ('live', 'compacted', 'erased')),
+        key_kind TEXT NULL, tenant TEXT NULL, namespace TEXT NULL, key TEXT NULL,
+        head INTEGER NULL, revisions INTEGER NOT NULL, collisions INTEGER NOT NULL, seen INTEGER NOT NULL,
+        unsettled INTEGER NOT NULL, retain_until INTEGER NULL, tombstone_until INTEGER NULL,
+        changed_at INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE revision (
+        identity TEXT NOT NULL REFERENCES receipt (identity), number INTEGER NOT NULL,
+        disposition TEXT NOT NULL CHECK (disposition IN ('accepted', 'collision')),
+        digest TEXT NOT NULL, outcome TEXT NULL, staged_at INTEGER NULL,
+        PRIMARY KEY (identity, number)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX receipt_by_tenant ON receipt (tenant, namespace) WHERE tenant IS NOT NULL",
+    "CREATE INDEX receipt_due ON receipt (retain_until) WHERE state = 'live' AND unsettled = 0",
+    "CREATE INDEX receipt_over ON receipt (tombstone_until) WHERE state = 'compacted'",
+    *outbox.SCHEMA,
+    "CREATE INDEX outbox_by_subject ON outbox (subject)",
+    "CREATE INDEX outbox_erased ON outbox (topic) WHERE topic = 'erased'",
+)
+DECISIONS = ("first", "revision", "collision", "seen")
+"""What a consumer can decide about a delivery."""
+
+ARGUMENTS = {
+    "key_kind": one_of(KEY_KINDS),
+    "tenant": text,
+    "namespace": sized(1, 256),
+    "key": sized(1, 1024),
+    "digest": hex_digest,
+    "identity": hex_digest,
+    "reference": sized(0, 4096),
+    "decision": one_of(DECISIONS),
+    "changed_as": one_of(DECISIONS[1:3]),
+    "retain_until": integer,
+    "tombstone_until": integer,
+    "after": integer,
+    "limit": integer,
+    "now": integer,
+}
+
+
+class Seen(NamedTuple):
+    """The receipt's row as the transaction has read it; None where there is none. `known_as` is the number of
+    the revision that has the call's content."""
+
+    state: str | None = None
+    head: int | None = None
+    revisions: int | None = None
+    head_digest: str | None = None
+    known_as: int | None = None
+
+
+# The guards. Whoever is refused while staging rolls the whole batch back.
+
+
+def handle_used(call: SimpleNamespace, seen: Seen) -> None:
+    if call.handle is not None and call.handle.used:
+        raise Refused("handle-used", "this handle was staged before; classify again")
+
+
+def erased(call: SimpleNamespace, seen: Seen) -> None:
+    if seen.state == "erased":
+        raise Refused("erased", "this identity was erased, for good")
+
+
+def not_found(call: SimpleNamespace, seen: Seen) -> None:
+    if call.known and seen.state is None:
+        raise Refused("not-found", "nothing is known of this identity any more; classify again")
+
+
+def head_moved(call: SimpleNamespace, seen: Seen) -> None:
+    if call.handle is None:
+        moved = not seen.known_as if call.known else seen.state is not None
+    else:
+        moved = seen.known_as or call.handle.on != (seen.head, seen.revisions, seen.head_digest)
+    if moved:
+        raise Refused("head-moved", "something was staged under this identity since; classify again")
+
+
+GUARDS = {
+    "stage": (handle_used, erased, not_found, head_moved),
+    "deliver": (erased,),
+    "sweep": (),
+    "erase_identity": (),
+    "erase_namespace": (),
+    "erase_tenant": (),
+    "erase_digest": (),
+}
+
+_SEEN = """SELECT r.state, r.head, r.revisions, h.digest,
+        (SELECT v.number FROM revision v WHERE v.identity = r.identity AND v.digest = ?)
+    FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
+    WHERE r.identity = ?"""
+_FIRST = """INSERT INTO receipt VALUES (:identity, 'live', :key_kind, :tenant, :namespace, :key,
+    1, 1, 0, 1, 0, :retain_until, :tombstone_until, :now)"""
+_ROW = "INSERT INTO revision VALUES (:identity, :number, :disposition, :digest, :reference, :now)"
+_MOVE = """UPDATE receipt SET state = 'live', key = :key, head = :number, revisions = :number,
+    seen = seen + 1, retain_until = :retain_until, tombstone_until = :tombstone_until, changed_at = :now
+    WHERE identity = :identity"""
+_COLLIDE = """UPDATE receipt SET revisions = :number, collisions = collisions + 1, seen = seen + 1,
+    changed_at = :now WHERE identity = :identity"""
+_SAW = "UPDATE receipt SET seen = seen + 1 WHERE identity = :identity"
 
 _KNOWN = """SELECT r.state, r.head, r.revisions, r.changed_at, h.digest, v.number, v.disposition, v.outcome
     FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
@@ -60,8 +167,10 @@ _OF_NAMESPACE = (
     "SELECT identity FROM receipt WHERE tenant = :tenant AND namespace = :namespace ORDER BY identity"
 )
 
+_SHOWN = {"first": (FirstSeen,), "handle": (Handle,), "again": (Redelivered, CollisionRedelivered)}
 
-class Intake(Staging):
+
+class Intake(Contract):
     """Receipts of inbound items over an open store.
 
     What it reads and decides, keeps and erases. The staging calls are in `staging`.
@@ -71,6 +180,8 @@ class Intake(Staging):
     NAME = "intake"
     SCHEMA = SCHEMA
     TABLES = ("receipt", "revision", "outbox")
+    ARGUMENTS = ARGUMENTS
+    GUARDS = GUARDS
     READS = ("classify", "erasures", "scrub")
     FAILPOINTS: ClassVar = {"deliver": ("after_guards", "after_receipt", "after_revision", "after_outbox")}
     COUNTS: ClassVar = {
@@ -79,10 +190,17 @@ class Intake(Staging):
         "outbox": outbox.COUNT,
     }
 
-    inhand: Found | None = None
+    inhand: Finding | None = None
     """What this object classified last; `stage` stages it."""
 
-    def classify(self, key_kind: str, tenant: str, namespace: str, key: str, digest: str) -> Found:
+    def item(self, key_kind: str, tenant: str, namespace: str, key: str, digest: str) -> Item:
+        """The item with its identity. A key made from content must be the content's digest."""
+        call = checked(ARGUMENTS, arguments(locals()))
+        if key_kind == "content" and key != digest:
+            raise WrongValue("key", "made from content must be the digest of the content")
+        return Item(*vars(call).values(), identity_of(key_kind, tenant, namespace, key)).sealed()
+
+    def classify(self, key_kind: str, tenant: str, namespace: str, key: str, digest: str) -> Finding:
         """What is known of the item: FirstSeen, Redelivered, Changed, CollisionRedelivered or Erased.
 
         It only reads. Between it and the staging call another delivery may come; the staging call
@@ -91,7 +209,7 @@ class Intake(Staging):
         self.inhand = self._find(self.item(key_kind, tenant, namespace, key, digest))
         return self.inhand
 
-    def _find(self, item: Item) -> Found:
+    def _find(self, item: Item) -> Finding:
         rows = self.store.read(_KNOWN, (item.digest, item.identity))  # one statement: one moment
         if not rows:
             return FirstSeen(item)
@@ -105,6 +223,53 @@ class Intake(Staging):
         return Changed(
             item, head, head_digest, Handle(MINT, self.store, item, (head, revisions, head_digest))
         )
+
+    def stage_first(
+        self,
+        db: Connection,
+        first: FirstSeen,
+        reference: str,
+        retain_until: int,
+        tombstone_until: int,
+        now: int,
+    ) -> Staged:
+        """Stage a first delivery. Refused: no-transaction, erased, head-moved."""
+        call = self._call(db, arguments(locals()), "first")
+        self._guard("stage", db, call)
+        db.execute(_FIRST, vars(call))
+        return self._revision(db, call, 1, "accepted")
+
+    def stage_revision(
+        self,
+        db: Connection,
+        handle: Handle,
+        reference: str,
+        retain_until: int,
+        tombstone_until: int,
+        now: int,
+    ) -> Staged:
+        """Accept changed content: the head moves to it, and a compacted receipt lives again.
+
+        Refused: no-transaction, other-store, handle-used, erased, not-found, head-moved.
+        """
+        call = self._call(db, arguments(locals()), "handle")
+        return self._changed(db, call, _MOVE, "accepted")
+
+    def stage_collision(self, db: Connection, handle: Handle, reference: str, now: int) -> Staged:
+        """Record changed content as a collision: it is counted, and the head stays.
+
+        Refused: no-transaction, other-store, handle-used, erased, not-found, head-moved.
+        """
+        call = self._call(db, arguments(locals()), "handle")
+        return self._changed(db, call, _COLLIDE, "collision")
+
+    def stage_seen(self, db: Connection, again: Redelivered | CollisionRedelivered, now: int) -> Staged:
+        """Count a redelivery. Refused: no-transaction, erased, not-found, head-moved (the tombstone went, and
+        something else came)."""
+        call = self._call(db, arguments(locals()), "again")
+        seen = self._guard("stage", db, call)
+        db.execute(_SAW, vars(call))
+        return Staged(call.identity, seen.known_as)
 
     def stage(
         self, decision: str, reference: str, retain_until: int, tombstone_until: int, now: int
@@ -140,7 +305,7 @@ class Intake(Staging):
             found, staged = self.stage_delivery(db, **vars(call))
         return Delivered(found.found, staged.revision if staged else getattr(found, "revision", 0))
 
-    def stage_delivery(self, db: Connection, **delivery: object) -> tuple[Found, Staged | None]:
+    def stage_delivery(self, db: Connection, **delivery: object) -> tuple[Finding, Staged | None]:
         """What `deliver` does, with its arguments, inside the caller's transaction. Gives what was found,
         and what was staged, if anything was. Refused: no-transaction, erased."""
         self._inside(db)
@@ -159,7 +324,7 @@ class Intake(Staging):
     def _stage(
         self,
         db: Connection,
-        found: Found | None,
+        found: Finding | None,
         decision: str,
         reference: str,
         horizons: tuple[int, int],
@@ -256,6 +421,48 @@ class Intake(Staging):
         can keep the WAL from being emptied; then `done` is False. Raises Locked and NotWritten.
         """
         return Scrub(self.store.pack())
+
+    def _call(self, db: Connection, named: dict, what: str) -> SimpleNamespace:
+        """The checked arguments of a staging call, with the item's fields and what is known of it."""
+        self._inside(db)
+        shown = named.pop(what)
+        if type(shown) not in _SHOWN[what] or type(shown.item) is not Item:
+            raise WrongType(what, f"must be what classify gave, not {type(shown).__name__}")
+        item = shown.item
+        if what == "handle" and shown.store is not self.store:
+            raise Refused("other-store", "this handle is of another store; classify there")
+        del named["db"]
+        call = checked(ARGUMENTS, named)
+        if named.get("tombstone_until", MAX_INTEGER) < named.get("retain_until", 0):
+            raise WrongValue("tombstone_until", "must not be before retain_until")
+        if item.mint != item.seal():  # made by hand: it is checked, and gets the identity of its name
+            item = self.item(item.key_kind, item.tenant, item.namespace, item.key, item.digest)
+        vars(call).update(vars(item))
+        call.handle, call.known = (shown if what == "handle" else None), what != "first"
+        return call
+
+    def _guard(self, name: str, db: Connection, call: SimpleNamespace) -> Seen:
+        seen = Seen(*(db.execute(_SEEN, (call.digest, call.identity)).fetchone() or ()))
+        for guard in self.guards[name]:
+            guard(call, seen)
+        self.store.failpoint("after_guards")
+        return seen
+
+    def _changed(self, db: Connection, call: SimpleNamespace, move: str, disposition: str) -> Staged:
+        seen = self._guard("stage", db, call)
+        call.handle.use_up()
+        call.number = seen.revisions + 1
+        if seen.state == "compacted" and disposition == "collision":
+            call.reference = None  # it is not made to live again, so nothing is recorded of it
+        db.execute(move, vars(call))
+        return self._revision(db, call, call.number, disposition)
+
+    def _revision(self, db: Connection, call: SimpleNamespace, number: int, disposition: str) -> Staged:
+        self.store.failpoint("after_receipt")
+        call.number, call.disposition = number, disposition
+        db.execute(_ROW, vars(call))
+        self.store.failpoint("after_revision")
+        return Staged(call.identity, number)
 
     def _erase(self, identities: list[str], of: str | None, values: dict, now: int) -> Erasure:
         with self.store.write() as db:

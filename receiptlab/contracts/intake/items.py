@@ -86,7 +86,7 @@ class Handle:
         raise TypeError("a handle counts in this process alone")
 
 
-class Found:
+class Finding:
     """What `classify` can find. `found` is its name."""
 
     found: ClassVar[str]
@@ -99,7 +99,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class FirstSeen(Found):
+class FirstSeen(Finding):
     """Nothing is known of this identity."""
 
     item: Item
@@ -107,7 +107,7 @@ class FirstSeen(Found):
 
 
 @dataclass(frozen=True)
-class Redelivered(Found):
+class Redelivered(Finding):
     """This content is known. `reference` is what was recorded of it; None once it was compacted."""
 
     item: Item
@@ -118,7 +118,7 @@ class Redelivered(Found):
 
 
 @dataclass(frozen=True)
-class CollisionRedelivered(Found):
+class CollisionRedelivered(Finding):
     """This content is known, and was recorded as a collision."""
 
     item: Item
@@ -127,7 +127,7 @@ class CollisionRedelivered(Found):
 
 
 @dataclass(frozen=True)
-class Changed(Found):
+class Changed(Finding):
     """The identity is known, this content is not. Only `handle` can stage it."""
 
     item: Item
@@ -138,7 +138,7 @@ class Changed(Found):
 
 
 @dataclass(frozen=True)
-class Erased(Found):
+class Erased(Finding):
     """The identity was erased; nothing of it can be staged."""
 
     item: Item

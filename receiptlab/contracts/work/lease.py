@@ -29,7 +29,7 @@ SCHEMA = (
 
 
 @dataclass(frozen=True)
-class Lease:
+class QueueLease:
     """A lease that was given: on what, to whom, its token, and when it ends."""
 
     namespace: str
@@ -73,9 +73,9 @@ def see(db: Connection, on: tuple[str, str]) -> Held:
     return Held(*(db.execute(_SEE, on).fetchone() or ()))
 
 
-def give(db: Connection, on: tuple[str, str], call: SimpleNamespace, seen: Held) -> Lease:
+def give(db: Connection, on: tuple[str, str], call: SimpleNamespace, seen: Held) -> QueueLease:
     """Give it to the caller, with the next token."""
-    given = Lease(*on, call.worker, seen.token + 1, call.now + LEASE_MS)
+    given = QueueLease(*on, call.worker, seen.token + 1, call.now + LEASE_MS)
     db.execute(_GIVE, (*on, given.token, given.holder, given.until))
     return given
 
