@@ -1,8 +1,9 @@
-"""Claims on work: what the work contract answers, and when a failed item is tried again."""
+"""A worker's claim, the other answers of the work contract, and the backoff of a failed item."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -11,13 +12,16 @@ LATEST = 2**62
 """The largest `now`, in milliseconds."""
 
 LONGEST = 2**61
-"""The longest claim, backoff or other span, in milliseconds."""
+"""The longest visibility timeout, backoff or other span, in milliseconds."""
 
 
 @dataclass(frozen=True)
 class WorkClaim:
-    """The right to finish one item: the row and its fence, until the claim ends. It is plain data and belongs
-    to a database file, by the file's path: a worker that reopens its file can still finish."""
+    """A claim on one item: it may be finished under this fencing token, until the claim expires.
+
+    It is plain data, tied to a database file by the file's path. A worker that reopens the file can still
+    finish.
+    """
 
     work: int
     identity: str
@@ -32,22 +36,21 @@ class WorkClaim:
 
 @dataclass(frozen=True)
 class Reserved:
-    """What was taken, oldest first, and the rows that were found spent and are dead now."""
+    """The claims on what was reserved, oldest first, and the items that became dead letters instead."""
 
     claims: tuple[WorkClaim, ...]
     dead_letters: tuple[int, ...]
     outcome: ClassVar[str] = "accepted"
 
     def facts(self) -> dict[str, object]:
-        """The claims as plain lists."""
-        named = {"works": "work", "fences": "fence", "attempts": "attempt"}
-        told = {name: [getattr(claim, each) for claim in self.claims] for name, each in named.items()}
-        return told | {"dead_letters": list(self.dead_letters)}
+        """One list for each number of the claims."""
+        lists = _lists(self.claims, works="work", fences="fence", attempts="attempt")
+        return lists | {"dead_letters": list(self.dead_letters)}
 
 
 @dataclass(frozen=True)
 class WorkView:
-    """A row of work as it stands, and how its attempts ended."""
+    """An item and how its attempts ended."""
 
     work: int
     identity: str
@@ -66,7 +69,7 @@ class WorkView:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One row of an item's history. `fence` and `worker` are those of the claim; a requeue has no worker."""
+    """One entry of an item's history. `fence` and `worker` are the claim's. A requeue has no worker."""
 
     result: str
     fence: int
@@ -87,14 +90,14 @@ class History:
 
     def facts(self) -> dict[str, object]:
         """One list for each field of an attempt."""
-        named = {"results": "result", "fences": "fence", "workers": "worker", "errors": "error"}
-        named |= {"started": "started_at", "ended": "ended_at", "details": "detail"}
-        return {name: [getattr(each, part) for each in self.attempts] for name, part in named.items()}
+        times = {"started": "started_at", "ended": "ended_at"}
+        names = {"results": "result", "fences": "fence", "workers": "worker", "errors": "error"}
+        return _lists(self.attempts, **names, **times, details="detail")
 
 
 @dataclass(frozen=True)
 class WorkState:
-    """The state of a row after a call, and when it is due, if it is."""
+    """An item's state after a call, and when it is due."""
 
     work: int
     state: str
@@ -104,7 +107,7 @@ class WorkState:
 
 @dataclass(frozen=True)
 class StagedWork:
-    """What a delivery was found to be, its revision, and how many rows of work were staged for it."""
+    """What kind of delivery it was, its revision, and how many items of work were staged for it."""
 
     found: str
     revision: int
@@ -114,21 +117,21 @@ class StagedWork:
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """Dead rows in the order of their ids. `more` says whether others come after the last one."""
+    """A page of dead letters in the order of their ids. `more` is True if there are others after it."""
 
     dead: tuple[WorkView, ...]
     more: bool
     outcome: ClassVar[str] = "read"
 
     def facts(self) -> dict[str, object]:
-        """The ids, and the history of each in one text."""
+        """The ids, and the history of each as one text."""
         histories = [", ".join(each.history) for each in self.dead]
-        return {"works": [each.work for each in self.dead], "histories": histories, "more": self.more}
+        return _lists(self.dead, works="work") | {"histories": histories, "more": self.more}
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many rows there are, by processor and state."""
+    """The number of items by processor and state."""
 
     rows: tuple[tuple[str, str, int], ...]
     outcome: ClassVar[str] = "read"
@@ -140,7 +143,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Ahead:
-    """How many rows are due beyond a horizon, by processor and state, with the latest time among them."""
+    """The number of items due beyond a horizon, by processor and state, with the latest due time of each."""
 
     rows: tuple[tuple[str, str, int, int], ...]
     outcome: ClassVar[str] = "read"
@@ -152,7 +155,7 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Reset:
-    """The rows that were reset. `more` says whether there may be others."""
+    """The items that were reset. `more` is True if there may be others."""
 
     works: tuple[int, ...]
     more: bool
@@ -161,7 +164,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class Discarded:
-    """How many dead letters were discarded, and whether there may be more."""
+    """How many dead letters were discarded. `more` is True if there may be others."""
 
     discarded: int
     more: bool
@@ -170,8 +173,8 @@ class Discarded:
 
 @dataclass(frozen=True)
 class SweptChunk:
-    """What one chunk of a sweep did: how many claims had ended, how many rows are dead now, how many
-    receipts were compacted, how many tombstones went; and whether there may be more."""
+    """What one chunk of a sweep did: the number of expired claims, new dead letters, compacted receipts and
+    removed tombstones. `more` is True if there may be others."""
 
     expired: int
     dead_letters: int
@@ -181,9 +184,17 @@ class SweptChunk:
     outcome: ClassVar[str] = "accepted"
 
 
+def _lists(records: Iterable[object], **names: str) -> dict[str, object]:
+    """One list for each field of the records. `names` says how each list is called."""
+    return {name: [getattr(each, part) for each in records] for name, part in names.items()}
+
+
 def backoff(identity: str, attempt: int, base: int, cap: int) -> int:
-    """Milliseconds until the next attempt: `base` doubled for each attempt made, at most `cap`, of which
-    the upper half is jitter. The jitter hangs on the item and the attempt alone: the same every run."""
+    """Milliseconds until the next attempt: `base`, doubled for each attempt after the first, at most `cap`.
+
+    The upper half of it is jitter. The jitter depends only on the item and the attempt, so it is the same
+    in every run.
+    """
     wait = min(cap, base << min(attempt - 1, 62))
     drawn = int(hashlib.sha256(f"{identity} {attempt}".encode()).hexdigest()[:15], 16)
     return wait - wait // 2 + drawn % (wait // 2 + 1)
