@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import arguments
 from receiptlab.contracts.intake.items import (
     MINT,
     Changed,
@@ -33,8 +32,9 @@ from receiptlab.contracts.intake.items import (
     identity_of,
 )
 from receiptlab.contracts.intake.staging import ARGUMENTS, SCHEMA, Staging
+from receiptlab.contracts.untyped import arguments, checked
 from receiptlab.errors import Refused
-from receiptlab.values import MAX_INTEGER, checked
+from receiptlab.values import MAX_INTEGER
 
 _KNOWN = """SELECT r.state, r.head, r.revisions, r.changed_at, h.digest, v.number, v.disposition, v.outcome
     FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import Contract, arguments
+from receiptlab.contracts.base import Contract
 from receiptlab.contracts.intake.items import (
     KEY_KINDS,
     CollisionRedelivered,
@@ -21,8 +21,9 @@ from receiptlab.contracts.intake.items import (
     Staged,
     identity_of,
 )
+from receiptlab.contracts.untyped import arguments, checked
 from receiptlab.errors import Refused, WrongType, WrongValue
-from receiptlab.values import MAX_INTEGER, checked, hex_digest, integer, one_of, sized, text
+from receiptlab.values import MAX_INTEGER, hex_digest, integer, one_of, sized, text
 
 # A receipt has one row for its identity and one for each revision, collisions included. What is
 # compacted loses key and outcomes; what is erased keeps nothing but the identity and the time.

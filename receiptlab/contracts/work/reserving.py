@@ -10,12 +10,12 @@ from sqlite3 import Connection
 from types import SimpleNamespace
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import Contract, arguments
+from receiptlab.contracts.base import Contract
 from receiptlab.contracts.intake.intake import Intake
+from receiptlab.contracts.untyped import arguments, checked
 from receiptlab.contracts.work import lease
 from receiptlab.contracts.work.claims import ARGUMENTS, GUARDS, Claim, Reserved, Row, Swept, spent
 from receiptlab.store import Store
-from receiptlab.values import checked
 
 ROW = """SELECT id, identity, revision, processor, processor_revision, state, due, fence, attempts, entries
     FROM work WHERE """
@@ -67,9 +67,9 @@ class Reserving(Contract):
         return self._acquire("acquire_sweep", lease.SWEEP, arguments(locals()))
 
     def _acquire(self, name: str, on: tuple[str, str], named: dict) -> lease.Lease:
-        return self._transact(
+        return self._run(
             name,
-            named,
+            checked(ARGUMENTS, named),
             lambda db, call: lease.see(db, on),
             lambda db, call, seen: lease.give(db, on, call, seen),
         )
@@ -89,7 +89,7 @@ class Reserving(Contract):
         the lease back. Each claim lasts `hold_for`. A claim of another that has ended is closed as expired;
         an item that was tried `max_attempts` times becomes a dead letter and is not taken, so that there may
         be fewer claims than items. Refused: lease-lost."""
-        return self._transact("reserve", arguments(locals()), _see_lease, self._reserve)
+        return self._run("reserve", checked(ARGUMENTS, arguments(locals())), _see_lease, self._reserve)
 
     def next(
         self,

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import arguments
+from receiptlab.contracts.untyped import arguments, checked
 from receiptlab.contracts.work.claims import (
     ARGUMENTS,
     SCHEMA,
@@ -47,7 +47,7 @@ from receiptlab.contracts.work.reserving import (
     see_row,
 )
 from receiptlab.errors import Refused
-from receiptlab.values import MAX_INTEGER, checked
+from receiptlab.values import MAX_INTEGER
 
 _STAGE = """INSERT INTO work SELECT NULL, r.identity, v.number, r.namespace, :processor, :processor_revision,
     'pending', :now, 0, 0, 0, NULL, NULL, :now FROM receipt r JOIN revision v ON v.identity = r.identity
@@ -159,7 +159,7 @@ class Work(Reserving):
         """Let an own live claim last `hold_for` from now; never less than before. The queue's lease plays no
         part: a claim outlives the lease under which it was taken, so a worker renews while another one holds
         the lease. Refused: not-found, claim-lost."""
-        return self._transact("renew", arguments(locals()), see_row, self._renew)
+        return self._run("renew", checked(ARGUMENTS, arguments(locals())), see_row, self._renew)
 
     def _renew(self, db: Connection, call: SimpleNamespace, seen: Row) -> Changed:
         until = max(seen.due or 0, call.now + call.hold_for)
@@ -176,7 +176,7 @@ class Work(Reserving):
         Done is done: completed twice it is refused, so that nothing else in the batch is written twice.
         Refused: already-done (by this very claim: fence and state are as this call would leave them),
         not-found (compacted or erased), claim-lost."""
-        return self._transact("complete", arguments(locals()), see_row, self._complete)
+        return self._run("complete", checked(ARGUMENTS, arguments(locals())), see_row, self._complete)
 
     def _complete(self, db: Connection, call: SimpleNamespace, seen: Row) -> Changed:
         self.store.failpoint("after_guards")
@@ -211,7 +211,7 @@ class Work(Reserving):
         """Say that an attempt failed: `error` is its class, `detail` at most 2048 bytes. The item is tried
         again after `backoff`, or dead once it was tried `max_attempts` times.
         Refused: not-found, claim-lost."""
-        return self._transact("fail", arguments(locals()), see_row, self._fail)
+        return self._run("fail", checked(ARGUMENTS, arguments(locals())), see_row, self._fail)
 
     def _fail(self, db: Connection, call: SimpleNamespace, seen: Row) -> Changed:
         self.store.failpoint("after_guards")
@@ -223,7 +223,7 @@ class Work(Reserving):
     def requeue(self, work: int, now: int) -> Changed:
         """Give a dead item one more try; its count of attempts is kept.
         Refused: not-found, not-dead, fence-at-end."""
-        return self._transact("requeue", arguments(locals()), see_row, self._requeue)
+        return self._run("requeue", checked(ARGUMENTS, arguments(locals())), see_row, self._requeue)
 
     def _requeue(self, db: Connection, call: SimpleNamespace, seen: Row) -> Changed:
         if seen.fence == MAX_INTEGER:
@@ -238,7 +238,7 @@ class Work(Reserving):
     def discard(self, work: int, now: int) -> Changed:
         """Give a dead item up: its receipt can be compacted, and the row goes with it. Refused: not-found,
         not-dead."""
-        return self._transact("discard", arguments(locals()), see_row, self._discard)
+        return self._run("discard", checked(ARGUMENTS, arguments(locals())), see_row, self._discard)
 
     def _discard(self, db: Connection, call: SimpleNamespace, seen: Row) -> Changed:
         db.execute(MOVE, ("discarded", None, None, call.now, seen.work))
@@ -248,7 +248,9 @@ class Work(Reserving):
     def discard_dead(self, keep_for: int, limit: int, now: int) -> Discarded:
         """Give up to `limit` items up that have been dead for `keep_for` or longer, longest first. This is
         the retention of dead letters, counted from when each became dead."""
-        return self._transact("discard_dead", arguments(locals()), _long_dead, self._discard_dead)
+        return self._run(
+            "discard_dead", checked(ARGUMENTS, arguments(locals())), _long_dead, self._discard_dead
+        )
 
     def _discard_dead(self, db: Connection, call: SimpleNamespace, seen: list[Row]) -> Discarded:
         for row in seen:
@@ -259,7 +261,9 @@ class Work(Reserving):
         """Make up to `limit` rows due now whose due time or claim lies beyond `now` + `horizon`: a clock was
         ahead when they were written. A claim among them ends as expired and its fence rises, so that a holder
         that comes back is fenced, one that really claimed for so long too."""
-        return self._transact("reset_ahead", arguments(locals()), _far_ahead, self._reset_ahead)
+        return self._run(
+            "reset_ahead", checked(ARGUMENTS, arguments(locals())), _far_ahead, self._reset_ahead
+        )
 
     def _reset_ahead(self, db: Connection, call: SimpleNamespace, seen: list[Row]) -> Reset:
         for row in seen:
