@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
-from types import SimpleNamespace
+from typing import Any
 
 from receiptlab.errors import WrongType, WrongValue
+
+Rule = Callable[[str, Any], object]
+"""`rule(name, value)`: raises WrongType or WrongValue unless the value is allowed."""
 
 MAX_INTEGER = 2**63 - 1
 """The largest integer that SQLite stores. https://www.sqlite.org/datatype3.html"""
@@ -137,8 +140,7 @@ def sha256(value: str) -> str:
     return hashlib.sha256(value.encode("utf-8")).hexdigest()
 
 
-def checked(rules: dict[str, Callable], arguments: dict[str, object]) -> SimpleNamespace:
-    """The arguments as one object, after each has passed the rule of its name."""
+def check(rules: Mapping[str, Rule], arguments: Mapping[str, object]) -> None:
+    """Check each argument by the rule of its name. Raises WrongType or WrongValue."""
     for name, value in arguments.items():
         rules[name](name, value)
-    return SimpleNamespace(**arguments)

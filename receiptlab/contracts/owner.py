@@ -8,16 +8,25 @@ that a result is accepted once, and a retry gets the receipt of the first time.
 from __future__ import annotations
 
 import json
-from collections import namedtuple
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from sqlite3 import Connection
-from types import SimpleNamespace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import Contract, arguments, numbered, writes
+from receiptlab.contracts.base import Command, Contract, Guard, numbered, writes
 from receiptlab.errors import Refused
-from receiptlab.values import MAX_INTEGER, canonical, checked, countable, hex_digest, integer, sha256, text
+from receiptlab.values import (
+    MAX_INTEGER,
+    Rule,
+    canonical,
+    check,
+    countable,
+    hex_digest,
+    integer,
+    sha256,
+    text,
+)
 
 SCHEMA = (
     """CREATE TABLE work (
@@ -38,7 +47,7 @@ SCHEMA = (
     *outbox.SCHEMA,
 )
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, Rule] = {
     "scope": text,
     "work": text,
     "actor": text,
@@ -53,22 +62,55 @@ ARGUMENTS = {
 }
 
 FORM = 1
-"""The version of the form in which a command is saved; see `Owner.ADDED` for adding a field to it."""
-
-Work = namedtuple(
-    "Work",
-    "scope work revision epoch policy revoked fence holder expires_at state human_state results changed_at",
-    defaults=(None,) * 13,
-)
-Work.__doc__ = "A row of `work`. A row that is not there has None in every field."
-Work.outcome = "read"
+"""The version of the form in which a command is saved; see `AcceptResult.ADDED` for adding a field."""
 
 
-class Seen(NamedTuple):
-    """What a call's transaction has read: the work, and what is saved under the key, if anything."""
+class WorkRow(NamedTuple):
+    """A row of `work`. Where there is no such work, every field is None."""
 
-    work: Work
-    saved: tuple | None = None
+    scope: str
+    work: str
+    revision: int
+    epoch: int
+    policy: str
+    revoked: int
+    fence: int
+    holder: str | None
+    expires_at: int | None
+    state: str | None
+    human_state: str
+    results: int
+    changed_at: int
+
+    @property
+    def outcome(self) -> str:
+        """The word for an answer that was only read."""
+        return "read"
+
+
+class SavedReceipt(NamedTuple):
+    """A row of `receipt`. `command` is the canonical text of the command that was accepted."""
+
+    id: int
+    scope: str
+    key: str
+    work: str
+    revision: int
+    result_digest: str
+    accepted_at: int
+    command: str
+    digest: str
+
+    def receipt(self, outcome: str) -> Receipt:
+        """The receipt in this row, as an answer."""
+        return Receipt(*self[:-2], outcome=outcome)
+
+
+class CurrentWork(NamedTuple):
+    """What a call's transaction has read: the row of the work, and the receipt under the key, if any."""
+
+    work: WorkRow
+    saved: SavedReceipt | None = None
 
 
 @dataclass(frozen=True)
@@ -107,119 +149,226 @@ class Receipt:
         return canonical(fields).encode("ascii")
 
 
-# The guards. Each looks at one thing, inside the transaction that commits.
+# The commands: the arguments of each call that has guards.
 
 
-def exists(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state is not None:
+@dataclass(frozen=True)
+class AddWork(Command):
+    scope: str
+    work: str
+    revision: int
+    epoch: int
+    policy: str
+    now: int
+
+
+@dataclass(frozen=True)
+class ClaimWork(Command):
+    scope: str
+    work: str
+    actor: str
+    now: int
+    until: int
+
+
+@dataclass(frozen=True)
+class RenewLease(Command):
+    scope: str
+    work: str
+    actor: str
+    fence: int
+    now: int
+    until: int
+
+
+@dataclass(frozen=True)
+class ReleaseLease(Command):
+    scope: str
+    work: str
+    actor: str
+    fence: int
+    now: int
+
+
+@dataclass(frozen=True)
+class AcceptResult(Command):
+    scope: str
+    work: str
+    actor: str
+    key: str
+    revision: int
+    epoch: int
+    policy: str
+    fence: int
+    result_digest: str
+    now: int
+
+    ADDED: ClassVar[tuple[str, ...]] = ()
+    """Fields that a later version of the lab added, each with a default. A command that leaves such a field
+    at its default is saved without it, so it is the same command as before the field existed."""
+
+    @cached_property
+    def text(self) -> str:
+        """The command as it is saved. `now` is left out: a retry comes later and is the same command."""
+        saved = dict(vars(self))
+        del saved["now"]
+        for name in self.ADDED:
+            if saved[name] == getattr(type(self), name):
+                del saved[name]
+        return canonical(saved | {"form": FORM})
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells one command from another: the SHA-256 of `text`."""
+        return sha256(self.text)
+
+
+@dataclass(frozen=True)
+class FindReceipt(Command):
+    scope: str
+    key: str
+    epoch: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class CancelWork(Command):
+    scope: str
+    work: str
+    now: int
+
+
+@dataclass(frozen=True)
+class SetAuthority(Command):
+    scope: str
+    work: str
+    epoch: int
+    policy: str
+    now: int
+
+
+@dataclass(frozen=True)
+class RevokeScope(Command):
+    scope: str
+    now: int
+
+
+# The guards. Each checks one thing, inside the transaction that commits.
+
+
+def exists(command: Command, current: CurrentWork) -> None:
+    if current.work.state is not None:
         raise Refused("exists", "this work is there already; take another name")
 
 
-def not_found(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state is None:
+def not_found(command: Command, current: CurrentWork) -> None:
+    if current.work.state is None:
         raise Refused("not-found", "there is no such work in this scope; check both names")
 
 
-def revoked(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.revoked:
+def revoked(command: Command, current: CurrentWork) -> None:
+    if current.work.revoked:
         raise Refused("revoked", "this scope was revoked; nothing is accepted or disclosed")
 
 
-def epoch(call: SimpleNamespace, seen: Seen) -> None:
-    if call.epoch != seen.work.epoch:
+def epoch(command: AcceptResult, current: CurrentWork) -> None:
+    if command.epoch != current.work.epoch:
         raise Refused("epoch", "another epoch is in force; read it again before you go on")
 
 
-def policy(call: SimpleNamespace, seen: Seen) -> None:
-    if call.policy != seen.work.policy:
+def policy(command: AcceptResult, current: CurrentWork) -> None:
+    if command.policy != current.work.policy:
         raise Refused("policy", "another policy is in force; decide again under that one")
 
 
-def unknown_field(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.saved and seen.saved[-1] != call.digest:
-        saved = json.loads(seen.saved[-2])
+def unknown_field(command: AcceptResult, current: CurrentWork) -> None:
+    if current.saved and current.saved.digest != command.digest:
+        saved = json.loads(current.saved.command)
         fields = ("form",) if saved.pop("form", FORM) > FORM else ()
-        fields += tuple(name for name in saved if name not in vars(call))
+        fields += tuple(name for name in saved if name not in vars(command))
         if fields:
             what = "a newer version saved this command with fields that are unknown here; ask that version"
             raise Refused("unknown-field", what, fields)
 
 
-def key_reused(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.saved and seen.saved[-1] != call.digest:
-        before, now = json.loads(seen.saved[-2]), json.loads(call.command)
-        fields = tuple(name for name in vars(call) if before.get(name) != now.get(name))
+def key_reused(command: AcceptResult, current: CurrentWork) -> None:
+    if current.saved and current.saved.digest != command.digest:
+        before, now = json.loads(current.saved.command), json.loads(command.text)
+        fields = tuple(name for name in vars(command) if before.get(name) != now.get(name))
         raise Refused("key-reused", "this key named another command; take a new key", fields)
 
 
-def replay(call: SimpleNamespace, seen: Seen) -> Receipt | None:
-    return Receipt(*seen.saved[:-2], outcome="replayed") if seen.saved else None
+def replay(command: AcceptResult, current: CurrentWork) -> Receipt | None:
+    return current.saved.receipt("replayed") if current.saved else None
 
 
-def claim_state(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state not in ("ready", "leased"):
+def claim_state(command: Command, current: CurrentWork) -> None:
+    if current.work.state not in ("ready", "leased"):
         raise Refused("state", "this work is finished or cancelled; there is nothing to claim")
 
 
-def busy(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state == "leased" and seen.work.expires_at > call.now:
+def busy(command: ClaimWork, current: CurrentWork) -> None:
+    until = current.work.expires_at
+    if current.work.state == "leased" and until is not None and command.now < until:
         raise Refused("busy", "somebody holds this work; ask again when the lease has expired")
 
 
-def exhausted(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.fence == MAX_INTEGER:
+def exhausted(command: Command, current: CurrentWork) -> None:
+    if current.work.fence == MAX_INTEGER:
         what = "the fence is the largest there is; cancel this work and add it under another name"
         raise Refused("exhausted", what, ("fence",))
 
 
-def find_not_found(call: SimpleNamespace, seen: Seen) -> None:
-    current = (call.epoch, call.policy) == (seen.work.epoch, seen.work.policy)
-    if not (seen.saved and current):  # one answer for both: whoever has no authority learns nothing
+def find_not_found(command: FindReceipt, current: CurrentWork) -> None:
+    in_force = (command.epoch, command.policy) == (current.work.epoch, current.work.policy)
+    if not (current.saved and in_force):  # the same refusal for both, so no authority means no information
         what = "no receipt under this key for this epoch and policy; read both again before you rely on it"
         raise Refused("not-found", what)
 
 
-def accept_state(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state != "leased":
+def accept_state(command: Command, current: CurrentWork) -> None:
+    if current.work.state != "leased":
         raise Refused("state", "this work is not leased; a result needs a claim first")
 
 
-def renew_state(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state != "leased":
+def renew_state(command: Command, current: CurrentWork) -> None:
+    if current.work.state != "leased":
         raise Refused("state", "this work is not leased; there is no lease to renew")
 
 
-def release_state(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state != "leased":
+def release_state(command: Command, current: CurrentWork) -> None:
+    if current.work.state != "leased":
         raise Refused("state", "this work is not leased; there is no lease to give back")
 
 
-def fence(call: SimpleNamespace, seen: Seen) -> None:
-    if call.fence != seen.work.fence:
+def fence(command: RenewLease | ReleaseLease | AcceptResult, current: CurrentWork) -> None:
+    if command.fence != current.work.fence:
         raise Refused("fence", "this is not the fence handed out last; this claim no longer counts")
 
 
-def holder(call: SimpleNamespace, seen: Seen) -> None:
-    if call.actor != seen.work.holder:
+def holder(command: RenewLease | ReleaseLease | AcceptResult, current: CurrentWork) -> None:
+    if command.actor != current.work.holder:
         raise Refused("holder", "another actor holds the lease; only the holder may use it")
 
 
-def expired(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.expires_at <= call.now:
+def expired(command: RenewLease | AcceptResult, current: CurrentWork) -> None:
+    if current.work.expires_at is None or current.work.expires_at <= command.now:
         raise Refused("expired", "the lease has expired; claim the work again")
 
 
-def revision(call: SimpleNamespace, seen: Seen) -> None:
-    if call.revision != seen.work.revision:
+def revision(command: AcceptResult, current: CurrentWork) -> None:
+    if command.revision != current.work.revision:
         raise Refused("revision", "the work has another revision; read it again before you go on")
 
 
-def cancel_state(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state == "result-recorded":
+def cancel_state(command: Command, current: CurrentWork) -> None:
+    if current.work.state == "result-recorded":
         raise Refused("state", "a result is recorded; it is too late to cancel")
 
 
-GUARDS = {
+_OnWork = AddWork | ClaimWork | RenewLease | ReleaseLease | CancelWork | SetAuthority
+
+GUARDS: dict[str, tuple[Guard, ...]] = {
     "add": (exists,),
     "claim": (not_found, revoked, claim_state, busy, exhausted),
     "accept": (
@@ -250,7 +399,8 @@ _SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, c
     FROM receipt WHERE scope = ? AND key = ?"""
 # The work that a receipt names; for a key without one any work of the scope, which knows whether the scope
 # was revoked. One statement, so that it is read at one moment.
-_FOUND = """SELECT work.*, r.id, r.scope, r.key, r.work, r.revision, r.result_digest, r.accepted_at
+_FOUND = """SELECT work.*, r.id, r.scope, r.key, r.work, r.revision, r.result_digest,
+        r.accepted_at, r.command, r.digest
     FROM (SELECT 1) LEFT JOIN receipt r ON r.scope = :scope AND r.key = :key
     LEFT JOIN work ON work.scope = :scope
         AND work.work = coalesce(r.work, (SELECT min(work) FROM work WHERE scope = :scope))"""
@@ -276,27 +426,44 @@ _LEASES = """SELECT scope || '/' || work, holder, fence, expires_at FROM work
     WHERE state = 'leased' ORDER BY scope, work"""
 
 
-def _see_work(db: Connection, call: SimpleNamespace) -> Seen:
-    return Seen(Work(*(db.execute(_WORK, (call.scope, call.work)).fetchone() or ())))
+def _work_row(row: tuple[Any, ...] | None) -> WorkRow:
+    return WorkRow._make(row or [None] * len(WorkRow._fields))
 
 
-def _see_scope(db: Connection, call: SimpleNamespace) -> Seen:
-    return Seen(Work(*(db.execute(_ANY_WORK, vars(call)).fetchone() or ())))
+def _read_work(db: Connection, command: _OnWork) -> CurrentWork:
+    return CurrentWork(_work_row(db.execute(_WORK, (command.scope, command.work)).fetchone()))
 
 
-def _see_work_and_receipt(db: Connection, call: SimpleNamespace) -> Seen:
-    work = Work(*(db.execute(_WORK, (call.scope, call.work)).fetchone() or ()))
-    saved = db.execute(_SAVED, (call.scope, call.key)).fetchone()
-    return Seen(work, _in_this_form(saved) if saved and saved[-1] != call.digest else saved)
+def _read_scope(db: Connection, command: RevokeScope) -> CurrentWork:
+    return CurrentWork(_work_row(db.execute(_ANY_WORK, vars(command)).fetchone()))
 
 
-def _in_this_form(saved: tuple) -> tuple:
-    """What is saved, with its command in the form of today: the first ones had no version."""
-    command = json.loads(saved[-2])
+def _read_work_and_receipt(db: Connection, command: AcceptResult) -> CurrentWork:
+    work = _work_row(db.execute(_WORK, (command.scope, command.work)).fetchone())
+    row = db.execute(_SAVED, (command.scope, command.key)).fetchone()
+    if row is None:
+        return CurrentWork(work)
+    saved = SavedReceipt(*row)
+    return CurrentWork(work, saved if saved.digest == command.digest else _in_this_form(saved))
+
+
+def _in_this_form(saved: SavedReceipt) -> SavedReceipt:
+    """The saved row with its command in today's form: the first commands had no version."""
+    command = json.loads(saved.command)
     if "form" in command:
         return saved
-    now = canonical(command | {"form": FORM})
-    return (*saved[:-2], now, sha256(now))
+    text = canonical(command | {"form": FORM})
+    return saved._replace(command=text, digest=sha256(text))
+
+
+def _read_found(db: Connection, command: FindReceipt) -> CurrentWork:
+    row = db.execute(_FOUND, vars(command)).fetchone()
+    size = len(WorkRow._fields)
+    return CurrentWork(WorkRow(*row[:size]), SavedReceipt(*row[size:]) if row[size] is not None else None)
+
+
+def _found(db: Connection, command: FindReceipt, current: CurrentWork) -> Receipt | None:
+    return current.saved.receipt("read") if current.saved else None
 
 
 class Owner(Contract):
@@ -314,16 +481,13 @@ class Owner(Contract):
         "receipts": "SELECT count(*) FROM receipt",
         "outbox": outbox.COUNT,
     }
-    ADDED: ClassVar[dict[str, object]] = {}
-    """Fields that a later version added to the command, with their defaults. A command that leaves such a
-    field at its default is saved without it. So it is the same command as before the field was there."""
 
     def add(self, scope: str, work: str, revision: int, epoch: int, policy: str, now: int) -> None:
         """Put a piece of work there, ready to be claimed. Refused: exists.
 
         Work added to a scope that was revoked is revoked as well.
         """
-        self._transact("add", arguments(locals()), _see_work, writes(_ADD))
+        self._transact("add", AddWork(scope, work, revision, epoch, policy, now), _read_work, writes(_ADD))
 
     def claim(self, scope: str, work: str, actor: str, now: int, until: int) -> Claim:
         """Lease the work to `actor` from `now` to `until`.
@@ -332,7 +496,7 @@ class Owner(Contract):
         has no key of its own: a worker that loses the answer finds its fence with `look`, and can release it.
         """
         integer("until", until, low=countable("now", now) + 1)
-        return self._transact("claim", arguments(locals()), _see_work, self._claim)
+        return self._transact("claim", ClaimWork(scope, work, actor, now, until), _read_work, self._claim)
 
     def renew(self, scope: str, work: str, actor: str, fence: int, now: int, until: int) -> Claim:
         """Extend one's own live lease to `until`; it never gets shorter. Returns the claim as it is now.
@@ -340,14 +504,16 @@ class Owner(Contract):
         Refused, in this order: not-found, revoked, state, fence, holder, expired.
         """
         integer("until", until, low=countable("now", now) + 1)
-        return self._transact("renew", arguments(locals()), _see_work, self._renew)
+        return self._transact(
+            "renew", RenewLease(scope, work, actor, fence, now, until), _read_work, self._renew
+        )
 
     def release(self, scope: str, work: str, actor: str, fence: int, now: int) -> None:
         """Give one's own lease back, so that the work can be claimed at once. The fence keeps its number.
 
         Refused, in this order: not-found, revoked, state, fence, holder.
         """
-        self._transact("release", arguments(locals()), _see_work, writes(_RELEASE))
+        self._transact("release", ReleaseLease(scope, work, actor, fence, now), _read_work, writes(_RELEASE))
 
     def accept(
         self,
@@ -368,7 +534,8 @@ class Owner(Contract):
         command), key-reused (with the names of the fields that differ), state, fence, holder, expired,
         revision; and exhausted when no id is left.
         """
-        return self._accept(arguments(locals()))
+        command = AcceptResult(scope, work, actor, key, revision, epoch, policy, fence, result_digest, now)
+        return self._accept(command)
 
     def find(self, scope: str, key: str, epoch: int, policy: str) -> Receipt:
         """The receipt of `key`, under the epoch and policy that are current now for its work.
@@ -376,70 +543,60 @@ class Owner(Contract):
         Refused, in this order: revoked, not-found. Under another epoch or policy the answer is not-found as
         well, so a caller without authority cannot find out which keys have a receipt.
         """
-        call = checked(self.ARGUMENTS, arguments(locals()))
-        return self._decide("find", self.store.db, call, self._see_found, self._found)
+        command = FindReceipt(scope, key, epoch, policy)
+        check(self.ARGUMENTS, vars(command))
+        found: Receipt | None = self._decide("find", self.store.db, command, _read_found, _found)
+        return found  # type: ignore[return-value]  # None only where the guards were replaced
 
     def cancel(self, scope: str, work: str, now: int) -> None:
         """Cancel the work for good, leased or not. Refused: not-found, state (a result is recorded)."""
-        self._transact("cancel", arguments(locals()), _see_work, writes(_CANCEL))
+        self._transact("cancel", CancelWork(scope, work, now), _read_work, writes(_CANCEL))
 
     def set_authority(self, scope: str, work: str, epoch: int, policy: str, now: int) -> None:
         """Say which epoch and policy are in force for the work from now on. Refused: not-found."""
-        self._transact("set_authority", arguments(locals()), _see_work, writes(_AUTHORITY))
+        self._transact(
+            "set_authority", SetAuthority(scope, work, epoch, policy, now), _read_work, writes(_AUTHORITY)
+        )
 
     def revoke(self, scope: str, now: int) -> None:
         """Revoke the scope for good: its work takes no claim and no result. Refused: not-found.
 
         It marks every row of the scope, so it takes longer the more work the scope has.
         """
-        self._transact("revoke", arguments(locals()), _see_scope, writes(_REVOKE))
+        self._transact("revoke", RevokeScope(scope, now), _read_scope, writes(_REVOKE))
 
-    def get(self, scope: str, work: str) -> Work:
+    def get(self, scope: str, work: str) -> WorkRow:
         """The row as it stands, for an operator: it asks for no authority. Refused: not-found."""
-        call = checked(ARGUMENTS, arguments(locals()))
-        seen = Seen(Work(*next(iter(self.store.read(_WORK, (scope, work))), ())))
-        not_found(call, seen)
-        return seen.work
+        check(ARGUMENTS, {"scope": scope, "work": work})
+        current = CurrentWork(_work_row(next(iter(self.store.read(_WORK, (scope, work))), None)))
+        not_found(Command(), current)
+        return current.work
 
     def leases(self) -> list[tuple[str, str, int, int]]:
         """(scope/work, holder, fence, end) of each lease, expired ones included."""
         return self.store.read(_LEASES)
 
-    def _claim(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Claim:
-        db.execute(_CLAIM, vars(call))
-        return Claim(call.scope, call.work, call.actor, seen.work.fence + 1, call.until)
+    def _claim(self, db: Connection, command: ClaimWork, current: CurrentWork) -> Claim:
+        db.execute(_CLAIM, vars(command))
+        return Claim(command.scope, command.work, command.actor, current.work.fence + 1, command.until)
 
-    def _renew(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Claim:
-        db.execute(_RENEW, vars(call))
-        return Claim(call.scope, call.work, call.actor, call.fence, max(seen.work.expires_at, call.until))
+    def _renew(self, db: Connection, command: RenewLease, current: CurrentWork) -> Claim:
+        db.execute(_RENEW, vars(command))
+        until = max(current.work.expires_at or 0, command.until)
+        return Claim(command.scope, command.work, command.actor, command.fence, until)
 
-    def _see_found(self, db: Connection, call: SimpleNamespace) -> Seen:
-        row = self.store.read(_FOUND, vars(call))[0]
-        size = len(Work._fields)
-        return Seen(Work(*row[:size]), row[size:] if row[size] is not None else None)
+    def _accept(self, command: AcceptResult) -> Receipt:
+        return self._transact("accept", command, _read_work_and_receipt, self._record)
 
-    def _found(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Receipt | None:
-        return seen.saved and Receipt(*seen.saved, outcome="read")
-
-    def _accept(self, command: dict) -> Receipt:
-        call = checked(self.ARGUMENTS, command)
-        del command["now"]  # a retry comes later and is the same command
-        for name, default in self.ADDED.items():
-            if command[name] == default:
-                del command[name]
-        call.command = canonical(command | {"form": FORM})
-        call.digest = sha256(call.command)
-        return self._run("accept", call, _see_work_and_receipt, self._record)
-
-    def _record(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Receipt:
+    def _record(self, db: Connection, command: AcceptResult, current: CurrentWork) -> Receipt:
         failpoint = self.store.failpoint
         failpoint("after_guards")
-        db.execute(_RESULT, (call.now, call.scope, call.work))
+        db.execute(_RESULT, (command.now, command.scope, command.work))
         failpoint("after_result")
-        done = (call.revision + 1, call.result_digest, call.now)
-        saved = (call.scope, call.key, call.work, call.command, call.digest, *done)
+        done = (command.revision + 1, command.result_digest, command.now)
+        saved = (command.scope, command.key, command.work, command.text, command.digest, *done)
         number = numbered("receipt", db.execute(_RECEIPT, saved).lastrowid)
         failpoint("after_receipt")
-        outbox.stage(db, "result-recorded", str(number), call.now)
+        outbox.stage(db, "result-recorded", str(number), command.now)
         failpoint("after_outbox")
-        return Receipt(number, call.scope, call.key, call.work, *done)
+        return Receipt(number, command.scope, command.key, command.work, *done)

@@ -25,15 +25,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.base import Contract, arguments
+from receiptlab.contracts.base import Contract
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver, Writer
 from receiptlab.contracts.work.claims import LONGEST, backoff
 from receiptlab.errors import Definite, Refused, WrongType
-from receiptlab.values import MAX_INTEGER, bounded, checked, integer, one_of, text
+from receiptlab.values import MAX_INTEGER, Rule, bounded, check, integer, one_of, text
 
 _OPEN = "state NOT IN ('acknowledged', 'refused', 'closed')"
 _LISTED = "state NOT IN ('pending', 'acknowledged', 'closed')"
@@ -72,7 +71,7 @@ MAX_ATTEMPTS, BASE, CAP = 8, 1_000, 900_000
 """How often a message is tried, and the first and the longest time between two attempts, for a `now` in
 milliseconds."""
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, Rule] = {
     "outbox": bounded(1, 2**62),
     "verdict": one_of(VERDICTS),
     "note": text,
@@ -96,12 +95,28 @@ class Message(NamedTuple):
     digest: str
 
 
+Receive = Callable[[Message], object]
+"""Gives a message to a receiver, or asks it about one."""
+
+
 class Job(NamedTuple):
     """A message that can be sent now, its state, and how many attempts there were."""
 
     message: Message
     state: str
     attempts: int
+
+
+class SendRun(NamedTuple):
+    """The arguments of one run of `send`."""
+
+    receive: Receive
+    keyed: bool
+    look_up: Receive | None
+    max_attempts: int
+    base: int
+    cap: int
+    now: int
 
 
 class Relayed(NamedTuple):
@@ -162,8 +177,6 @@ _JUMP = """UPDATE work SET fence = max(fence, :fence) + 1, revision = max(revisi
     expires_at = NULL, changed_at = :now, state = CASE WHEN revision < :revision THEN 'result-recorded'
     WHEN state = 'leased' THEN 'ready' ELSE state END WHERE scope = :scope AND work = :work"""
 
-Receive = Callable[[Message], object]
-
 
 def to_file(relay: Relay, receiver: Receiver, now: int) -> Receive:
     """A `receive` for a receiver whose file this process has open, by the identity of this relay."""
@@ -193,7 +206,7 @@ class Relay(Contract):
         if type(writer) is not Writer:
             raise WrongType("writer", f"must be an identity from register, not {type(writer).__name__}")
         named = {"owner": writer.owner, "generation": writer.generation, "instance": writer.instance}
-        checked(Receiver.ARGUMENTS, named)
+        check(Receiver.ARGUMENTS, named)
         with self.store.write() as db:
             db.execute(_BE, (writer.owner, writer.generation, writer.instance))
 
@@ -207,7 +220,7 @@ class Relay(Contract):
     def pending(self, limit: int) -> list[Message]:
         """The next messages to be sent, in the order in which they can be. Messages that another one of their
         subject holds back are not among them."""
-        checked(ARGUMENTS, {"limit": limit})
+        check(ARGUMENTS, {"limit": limit})
         return [job.message for job in self._due(limit, MAX_INTEGER)]
 
     def send(
@@ -235,14 +248,14 @@ class Relay(Contract):
         says nothing of a request that is still under way; ask only once none can be.
         """
         named = {"limit": limit, "now": now, "max_attempts": max_attempts, "base": base, "cap": cap}
-        call = checked(ARGUMENTS, named)
+        check(ARGUMENTS, named)
         for name, given in (("receive", receive), ("look_up", receive if look_up is None else look_up)):
             if not callable(given):
                 raise WrongType(name, f"must be a function of a message, not {type(given).__name__}")
-        call.receive, call.keyed, call.look_up = receive, keyed, look_up
+        run = SendRun(receive, keyed, look_up, max_attempts, base, cap, now)
         told, away = dict.fromkeys(("acknowledged", "refused", "unclear", "failed"), 0), ""
         for job in self._due(limit, now):
-            ended, why = self._one(job, call)
+            ended, why = self._one(job, run)
             if ended == "not sent" and away:
                 return Relayed(*told.values(), why)
             away = why if ended == "not sent" else ""
@@ -260,7 +273,7 @@ class Relay(Contract):
 
     def get(self, outbox: int) -> Entry:
         """One message, whatever its state. Refused: not-found."""
-        checked(ARGUMENTS, {"outbox": outbox})
+        check(ARGUMENTS, {"outbox": outbox})
         rows = self.store.read(_ENTRY + "d.outbox = ?", (outbox,))
         if not rows:
             raise Refused("not-found", "the outbox has no message with this id")
@@ -270,14 +283,14 @@ class Relay(Contract):
         """Decide about a message of either list: it happened, it is given up, or it is to be sent again.
         `send-again` gives a parked message one more attempt. Refused: not-found (not on a list, or being
         sent just now)."""
-        call = checked(ARGUMENTS, arguments(locals()))
+        check(ARGUMENTS, {"outbox": outbox, "verdict": verdict, "note": note, "now": now})
         with self.store.write() as db:
             (state,) = db.execute(_STATE, (outbox,)).fetchone() or (None,)
             if state not in ("parked", "unclear", "refused", "unanswered", "waiting"):
                 raise Refused("not-found", "this message is on no list; look it up by its id")
-            state = "pending" if call.verdict == "send-again" else "closed"
+            state = "pending" if verdict == "send-again" else "closed"
             db.execute(_CLOSE, (state, f"{verdict}: {note}", now, outbox))
-            db.execute(_NEXT, vars(call))
+            db.execute(_NEXT, {"outbox": outbox})
 
     def jump(self, receiver: Receiver, now: int) -> None:
         """After a restore: let every fence and revision go past what the receiver has seen of this owner.
@@ -299,27 +312,27 @@ class Relay(Contract):
             found.append(Job(Message(outbox, key, subject, revision, sent["fence"], digest), *how))
         return found
 
-    def _one(self, job: Job, call: SimpleNamespace) -> tuple[str, str]:
+    def _one(self, job: Job, run: SendRun) -> tuple[str, str]:
         """Send one message. Returns how that ended, and why. To a receiver without keys it is sent only after
         it was written down that it is being sent."""
         begun = job
-        if not call.keyed:
-            if job.state in ("sending", "unanswered") and (ended := self._arrived(job, job, call)):
+        if not run.keyed:
+            if job.state in ("sending", "unanswered") and (ended := self._arrived(job, job, run)):
                 return ended
-            if not self._begin(job, call.now):
+            if not self._begin(job, run.now):
                 return "begun by another", ""
             begun = job._replace(attempts=job.attempts + 1)
         try:
-            call.receive(job.message)
+            run.receive(job.message)
         except Refused as refused:
-            return self._mark(job, "refused", _reason(refused), call.now)
+            return self._mark(job, "refused", _reason(refused), run.now)
         except Definite as error:
-            return self._later(job, begun, call, error, failed=False)
+            return self._later(job, begun, run, error, failed=False)
         except Exception as error:
-            ended = None if call.keyed else self._arrived(job, begun, call)
-            return ended or self._later(job, begun, call, error)
+            ended = None if run.keyed else self._arrived(job, begun, run)
+            return ended or self._later(job, begun, run, error)
         self.store.failpoint("after_receiver")
-        return self._mark(job, "acknowledged", "", call.now)
+        return self._mark(job, "acknowledged", "", run.now)
 
     def _begin(self, job: Job, now: int) -> bool:
         """Write down that it is being sent. False where another relay has begun this attempt."""
@@ -329,29 +342,29 @@ class Relay(Contract):
         self.store.failpoint("after_sending")
         return changed == 1
 
-    def _arrived(self, job: Job, begun: Job, call: SimpleNamespace) -> tuple[str, str] | None:
+    def _arrived(self, job: Job, begun: Job, run: SendRun) -> tuple[str, str] | None:
         """What became of a message whose answer was lost. None where the receiver says that it never came:
         then it may be sent."""
-        if call.look_up is None:
-            return self._mark(job, "unclear", "the answer was lost", call.now)
+        if run.look_up is None:
+            return self._mark(job, "unclear", "the answer was lost", run.now)
         try:
-            call.look_up(job.message)
+            run.look_up(job.message)
         except Exception as error:
             never_came = isinstance(error, Refused) and error.reason == "not-found"
-            return None if never_came else self._later(job, begun, call, error)
-        return self._mark(job, "acknowledged", "found by a look-up", call.now)
+            return None if never_came else self._later(job, begun, run, error)
+        return self._mark(job, "acknowledged", "found by a look-up", run.now)
 
     def _later(
-        self, job: Job, begun: Job, call: SimpleNamespace, error: Exception, failed: bool = True
+        self, job: Job, begun: Job, run: SendRun, error: Exception, failed: bool = True
     ) -> tuple[str, str]:
         """Put a message off. A failed attempt is counted, and the last one parks the message. `job` is the
         message as it was read, `begun` has the count of attempts that the file has now."""
-        number, wait = job.attempts + failed, backoff(job.message.key, job.attempts + 1, call.base, call.cap)
+        number, wait = job.attempts + failed, backoff(job.message.key, job.attempts + 1, run.base, run.cap)
         state = "unanswered" if failed or job.state in ("sending", "unanswered") else "waiting"
-        if failed and number >= call.max_attempts:
+        if failed and number >= run.max_attempts:
             state = "parked"
-        due = None if state == "parked" else min(call.now + wait, MAX_INTEGER)
-        named = {"outbox": job.message.outbox, "attempts": begun.attempts, "number": number, "now": call.now}
+        due = None if state == "parked" else min(run.now + wait, MAX_INTEGER)
+        named = {"outbox": job.message.outbox, "attempts": begun.attempts, "number": number, "now": run.now}
         named |= {"state": state, "due": due, "told": _reason(error)}
         with self.store.write() as db:
             if db.execute(_LATER, named).rowcount and failed:

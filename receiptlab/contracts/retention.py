@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from sqlite3 import Connection
-from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.base import Contract, arguments, numbered
+from receiptlab.contracts.base import Command, Contract, Guard, numbered
 from receiptlab.errors import Refused
-from receiptlab.values import canonical, checked, integer, sha256, text, utf8
+from receiptlab.values import Rule, canonical, check, integer, sha256, text, utf8
 
 # The effects have no uniqueness over operations, so that a second effect can be seen; their index is for
 # reconciliation, which looks effects up by their key. The receipts
@@ -38,7 +38,7 @@ SCHEMA = (
         closed_through INTEGER NOT NULL, changed_at INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
 )
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, Rule] = {
     "namespace": text,
     "epoch": integer,
     "operation": text,
@@ -86,66 +86,104 @@ class Effects:
     outcome: ClassVar[str] = "read"
 
 
-class Seen(NamedTuple):
-    """What a call's transaction has read: the namespace's boundary and the key's row, if there are any."""
+class CurrentKey(NamedTuple):
+    """What a call's transaction has read: the namespace's boundary and the key's receipt, if there are any.
+    A receipt without a result is a tombstone."""
 
     closed_through: int | None
     digest: str | None = None
     result: str | None = None
 
 
-# The guards. Each looks at one thing, inside the transaction that commits.
+# The commands: the arguments of each call that has guards.
 
 
-def closed(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.closed_through is not None and call.epoch <= seen.closed_through:
+@dataclass(frozen=True)
+class ExecuteOperation(Command):
+    namespace: str
+    epoch: int
+    operation: str
+    payload: str
+    now: int
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells one payload from another."""
+        return sha256(self.payload)
+
+
+@dataclass(frozen=True)
+class ExpireResult(Command):
+    namespace: str
+    epoch: int
+    operation: str
+    now: int
+
+
+@dataclass(frozen=True)
+class CloseRange(Command):
+    namespace: str
+    through: int
+    now: int
+
+
+# The guards. Each checks one thing, inside the transaction that commits.
+
+
+def closed(command: ExecuteOperation | ExpireResult, current: CurrentKey) -> None:
+    if current.closed_through is not None and command.epoch <= current.closed_through:
         raise Refused("closed", "this epoch is closed, for old and new operations; read the effects")
 
 
-def conflict(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.digest is not None and seen.digest != call.digest:
+def conflict(command: ExecuteOperation, current: CurrentKey) -> None:
+    if current.digest is not None and current.digest != command.digest:
         raise Refused("conflict", "this operation was sent with another payload; take a new operation id")
 
 
-def unknown_field(call: SimpleNamespace, seen: Seen) -> None:
-    fields = json.loads(seen.result).keys() - {"effect", "executed_at"} if seen.result is not None else ()
+def unknown_field(command: Command, current: CurrentKey) -> None:
+    fields = (
+        json.loads(current.result).keys() - {"effect", "executed_at"} if current.result is not None else ()
+    )
     if fields:
         what = "a newer version saved this result with fields that are unknown here; ask that version"
         raise Refused("unknown-field", what, tuple(sorted(fields)))
 
 
-def replay(call: SimpleNamespace, seen: Seen) -> Executed | None:
-    if seen.result is None:
+def replay(command: Command, current: CurrentKey) -> Executed | None:
+    if current.result is None:
         return None
-    saved = json.loads(seen.result)
+    saved = json.loads(current.result)
     return Executed(saved["effect"], saved["executed_at"], outcome="replayed")
 
 
-def result_expired(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.digest is not None and seen.result is None:
+def result_expired(command: Command, current: CurrentKey) -> None:
+    if current.digest is not None and current.result is None:
         raise Refused("result-expired", "this was executed; its result is no longer kept")
 
 
-def not_found(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.digest is None:
+def not_found(command: Command, current: CurrentKey) -> None:
+    if current.digest is None:
         raise Refused("not-found", "there is no receipt under this key; check its three parts")
 
 
-def expire_result_replay(call: SimpleNamespace, seen: Seen) -> Tombstone | None:
-    gone = seen.digest is not None and seen.result is None
-    return Tombstone(seen.digest, outcome="replayed") if gone else None
+def expire_result_replay(command: Command, current: CurrentKey) -> Tombstone | None:
+    if current.digest is None or current.result is not None:
+        return None
+    return Tombstone(current.digest, outcome="replayed")
 
 
-def boundary(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.closed_through is not None and call.through < seen.closed_through:
+def boundary(command: CloseRange, current: CurrentKey) -> None:
+    if current.closed_through is not None and command.through < current.closed_through:
         raise Refused("boundary", "a boundary never goes back; this namespace is closed further on")
 
 
-def close_and_collect_replay(call: SimpleNamespace, seen: Seen) -> Closure | None:
-    return Closure(call.through, 0, outcome="replayed") if call.through == seen.closed_through else None
+def close_and_collect_replay(command: CloseRange, current: CurrentKey) -> Closure | None:
+    return (
+        Closure(command.through, 0, outcome="replayed") if command.through == current.closed_through else None
+    )
 
 
-GUARDS = {
+GUARDS: dict[str, tuple[Guard, ...]] = {
     "execute": (closed, conflict, unknown_field, replay, result_expired),
     "expire_result": (closed, not_found, expire_result_replay),
     "close_and_collect": (boundary, close_and_collect_replay),
@@ -154,8 +192,8 @@ GUARDS = {
 _BOUNDARY = "SELECT closed_through FROM boundary WHERE namespace = ?"
 _SAVED = "SELECT digest, result FROM receipt WHERE namespace = ? AND epoch = ? AND operation = ?"
 _EFFECT = """INSERT INTO effect (namespace, epoch, operation, digest, executed_at)
-    VALUES (:namespace, :epoch, :operation, :digest, :now)"""
-_RECEIPT = "INSERT INTO receipt VALUES (:namespace, :epoch, :operation, :digest, :result, :now)"
+    VALUES (?, ?, ?, ?, ?)"""
+_RECEIPT = "INSERT INTO receipt VALUES (?, ?, ?, ?, ?, ?)"
 _EXPIRE = """UPDATE receipt SET result = NULL, changed_at = :now
     WHERE namespace = :namespace AND epoch = :epoch AND operation = :operation"""
 _CLOSE = """INSERT INTO boundary VALUES (:namespace, :through, :now)
@@ -165,19 +203,19 @@ _EFFECTS = """SELECT digest FROM effect
     WHERE namespace = :namespace AND epoch = :epoch AND operation = :operation ORDER BY id"""
 
 
-def _see_key(db: Connection, call: SimpleNamespace) -> Seen:
-    (closed_through,) = db.execute(_BOUNDARY, (call.namespace,)).fetchone() or (None,)
-    saved = db.execute(_SAVED, (call.namespace, call.epoch, call.operation)).fetchone()
-    return Seen(closed_through, *(saved or ()))
+def _read_key(db: Connection, command: ExecuteOperation | ExpireResult) -> CurrentKey:
+    (closed_through,) = db.execute(_BOUNDARY, (command.namespace,)).fetchone() or (None,)
+    saved = db.execute(_SAVED, (command.namespace, command.epoch, command.operation)).fetchone()
+    return CurrentKey(closed_through, *(saved or ()))
 
 
-def _see_boundary(db: Connection, call: SimpleNamespace) -> Seen:
-    return Seen(*(db.execute(_BOUNDARY, (call.namespace,)).fetchone() or (None,)))
+def _read_boundary(db: Connection, command: CloseRange) -> CurrentKey:
+    return CurrentKey(*(db.execute(_BOUNDARY, (command.namespace,)).fetchone() or (None,)))
 
 
-def _expire(db: Connection, call: SimpleNamespace, seen: Seen) -> Tombstone:
-    db.execute(_EXPIRE, vars(call))
-    return Tombstone(seen.digest)
+def _expire(db: Connection, command: ExpireResult, current: CurrentKey) -> Tombstone:
+    db.execute(_EXPIRE, vars(command))
+    return Tombstone(current.digest or "")  # never empty after the guard not_found
 
 
 class Retention(Contract):
@@ -206,16 +244,16 @@ class Retention(Contract):
         Refused, in this order: closed, conflict (another payload), unknown-field (a newer version saved the
         result), result-expired; and exhausted when no id is left.
         """
-        call = checked(ARGUMENTS, arguments(locals()))
-        call.digest = sha256(call.payload)
-        return self._run("execute", call, _see_key, self._execute)
+        command = ExecuteOperation(namespace, epoch, operation, payload, now)
+        return self._transact("execute", command, _read_key, self._execute)
 
     def expire_result(self, namespace: str, epoch: int, operation: str, now: int) -> Tombstone:
         """Drop the result of an operation and keep the digest of its payload. Twice is as once.
 
         Refused, in this order: closed, not-found.
         """
-        return self._transact("expire_result", arguments(locals()), _see_key, _expire)
+        command = ExpireResult(namespace, epoch, operation, now)
+        return self._transact("expire_result", command, _read_key, _expire)
 
     def close_and_collect(self, namespace: str, through: int, now: int) -> Closure:
         """Close every epoch up to `through`, it included, and delete the range's receipts, both or none.
@@ -223,28 +261,31 @@ class Retention(Contract):
         Effects stay. Other namespaces are not touched. The same boundary again changes nothing.
         Refused: boundary (the namespace is closed further on).
         """
-        return self._transact("close_and_collect", arguments(locals()), _see_boundary, self._close)
+        command = CloseRange(namespace, through, now)
+        return self._transact("close_and_collect", command, _read_boundary, self._close)
 
     def effects(self, namespace: str, epoch: int, operation: str) -> Effects:
         """The effects under a key, whatever is remembered of them. An empty list is an answer too."""
-        call = checked(ARGUMENTS, arguments(locals()))
-        return Effects(tuple(digest for (digest,) in self.store.read(_EFFECTS, vars(call))))
+        key = {"namespace": namespace, "epoch": epoch, "operation": operation}
+        check(ARGUMENTS, key)
+        return Effects(tuple(digest for (digest,) in self.store.read(_EFFECTS, key)))
 
-    def _execute(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Executed:
+    def _execute(self, db: Connection, command: ExecuteOperation, current: CurrentKey) -> Executed:
         failpoint = self.store.failpoint
         failpoint("after_guards")
-        done = Executed(numbered("effect", db.execute(_EFFECT, vars(call)).lastrowid), call.now)
+        key = (command.namespace, command.epoch, command.operation, command.digest)
+        done = Executed(numbered("effect", db.execute(_EFFECT, (*key, command.now)).lastrowid), command.now)
         failpoint("after_effect")
-        call.result = canonical({"effect": done.effect, "executed_at": done.executed_at})
-        db.execute(_RECEIPT, vars(call))
+        result = canonical({"effect": done.effect, "executed_at": done.executed_at})
+        db.execute(_RECEIPT, (*key, result, command.now))
         failpoint("after_receipt")
         return done
 
-    def _close(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Closure:
+    def _close(self, db: Connection, command: CloseRange, current: CurrentKey) -> Closure:
         failpoint = self.store.failpoint
         failpoint("after_guards")
-        db.execute(_CLOSE, vars(call))
+        db.execute(_CLOSE, vars(command))
         failpoint("after_boundary")
-        collected = db.execute(_COLLECT, vars(call)).rowcount
+        collected = db.execute(_COLLECT, vars(command)).rowcount
         failpoint("after_collection")
-        return Closure(call.through, collected)
+        return Closure(command.through, collected)

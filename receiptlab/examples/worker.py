@@ -24,7 +24,7 @@ from receiptlab.examples.fair_lock import FairLock
 from receiptlab.examples.handler import Failure, Handler, item_of
 from receiptlab.examples.stopping import Hurried, Stop, Watched
 from receiptlab.store import Store
-from receiptlab.values import checked, one_of, utf8
+from receiptlab.values import check, one_of, utf8
 
 # A row is not unique by its identity, so that a second result of one item can be seen.
 SCHEMA = (
@@ -81,7 +81,7 @@ class Policy:
     cap: int = 300_000
 
     def __post_init__(self) -> None:
-        checked(ARGUMENTS, vars(self))
+        check(ARGUMENTS, vars(self))
 
 
 @dataclass
@@ -119,7 +119,7 @@ class Worker:
         stop: Stop | None = None,
     ) -> None:
         named = {"processor": processor, "worker": name}
-        checked(ARGUMENTS, named if namespace is None else named | {"namespace": namespace})
+        check(ARGUMENTS, named if namespace is None else named | {"namespace": namespace})
         store.require(SCHEMA)
         self.store, self.work = store, Work(store)
         self.processor, self.name, self.namespace, self.policy = processor, name, namespace, policy

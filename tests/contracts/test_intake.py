@@ -13,7 +13,16 @@ from types import SimpleNamespace
 import pytest
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.intake.intake import _DUE, _ERASURES, _KNOWN, _OVER, _UNSAY, GUARDS, Intake
+from receiptlab.contracts.intake.intake import (
+    _DUE,
+    _ERASURES,
+    _KNOWN,
+    _OVER,
+    _UNSAY,
+    GUARDS,
+    DeliverItem,
+    Intake,
+)
 from receiptlab.contracts.intake.items import (
     Changed,
     CollisionRedelivered,
@@ -594,10 +603,11 @@ def test_an_item_costs_the_same_in_a_larger_file(tmp_path):
             due = {"retain_until": 5, "tombstone_until": 9}
             with store.write() as db:
                 for number in range(size):
-                    intake.stage_delivery(db, **named, key=f"{number}", **more, **KEEP)
+                    intake.stage_delivery(db, DeliverItem(**named, key=f"{number}", **more, **KEEP))
                 db.execute("UPDATE receipt SET unsettled = 1, retain_until = 1 WHERE abs(key) % 3 = 0")
                 for number in range(5):
-                    intake.stage_delivery(db, **named | {"namespace": "due"}, key=f"{number}", **more, **due)
+                    delivery = DeliverItem(**named | {"namespace": "due"}, key=f"{number}", **more, **due)
+                    intake.stage_delivery(db, delivery)
             calls = {
                 "classify": {**named, "key": "5", "digest": A},
                 "sweep": {"limit": 5, "now": 6},

@@ -64,12 +64,14 @@ def test_a_planted_mistake_is_found(name):
 class Careless(Work):
     """A sweep that goes by what it saw before its transaction."""
 
-    def _sweep(self, db, call, seen):
-        for work in call.found:
-            db.execute("UPDATE attempt SET result = 'expired', ended_at = ? WHERE work = ?", (call.now, work))
+    def _sweep(self, overdue, db, command, current):
+        for work, _ in overdue:
+            db.execute(
+                "UPDATE attempt SET result = 'expired', ended_at = ? WHERE work = ?", (command.now, work)
+            )
             db.execute("UPDATE work SET state = 'failed', holder = NULL WHERE id = ?", (work,))
-        lease.give_back(db, lease.SWEEP)
-        return SweptChunk(len(call.found), 0, 0, 0, False)
+        lease.release(db, lease.SWEEP)
+        return SweptChunk(len(overdue), 0, 0, 0, False)
 
 
 def test_a_sweep_without_its_second_look_is_found():

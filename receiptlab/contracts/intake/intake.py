@@ -1,19 +1,20 @@
-"""Intake receipts: seen, seen again, changed, erased; never dropped.
+"""Intake receipts: an inbound item is new, redelivered, changed or erased, and none is dropped.
 
-A service takes in items from outside: mail, webhooks, files. Each item has a name given by its source,
-and a digest of its content that the consumer computed over its own canonical form. `classify` says
-what is known of it. The staging calls write what the consumer decides, inside the consumer's own
-transaction, beside its domain rows.
+A service takes in items from outside: mail, webhooks, files. The source identifies each item, and the
+consumer computes a digest of its content over a canonical form. `classify` reports what is known of the
+item: this is the deduplication of an idempotent consumer. The staging calls record what the consumer
+decides, inside the consumer's own transaction, beside its domain rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from sqlite3 import Connection
-from types import SimpleNamespace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import Contract, arguments
+from receiptlab.contracts.base import Command, Contract, Guard
 from receiptlab.contracts.intake.items import (
     KEY_KINDS,
     MINT,
@@ -34,12 +35,12 @@ from receiptlab.contracts.intake.items import (
     identity_of,
 )
 from receiptlab.errors import Refused, WrongType, WrongValue
-from receiptlab.values import MAX_INTEGER, checked, hex_digest, integer, one_of, sized, text
+from receiptlab.values import MAX_INTEGER, Rule, check, hex_digest, integer, one_of, sized, text
 
-# A receipt has one row for its identity and one for each revision, collisions included. What is
-# compacted loses key and outcomes; what is erased keeps nothing but the identity and the time.
-# `unsettled` counts the processing rows that are neither done nor discarded.
-# The two partial indexes hold what a sweep takes, in its order, so that a sweep reads no other rows.
+# A receipt has one row for its identity and one for each revision, collisions included. A compacted receipt
+# has lost its key and outcomes. An erased one keeps only the identity and the time. `unsettled` counts the
+# items of work on it that are neither done nor discarded.
+# The two partial indexes hold what a sweep takes, in its order, so a sweep reads no other rows.
 SCHEMA = (
     """CREATE TABLE receipt (
         identity TEXT NOT NULL PRIMARY KEY,
@@ -63,7 +64,7 @@ SCHEMA = (
 DECISIONS = ("first", "revision", "collision", "seen")
 """What a consumer can decide about a delivery."""
 
-ARGUMENTS = {
+ARGUMENTS: Mapping[str, Rule] = {
     "key_kind": one_of(KEY_KINDS),
     "tenant": text,
     "namespace": sized(1, 256),
@@ -81,45 +82,74 @@ ARGUMENTS = {
 }
 
 
-class Seen(NamedTuple):
-    """The receipt's row as the transaction has read it; None where there is none. `known_as` is the number of
-    the revision that has the call's content."""
+@dataclass(frozen=True)
+class DeliverItem(Command):
+    key_kind: str
+    tenant: str
+    namespace: str
+    key: str
+    digest: str
+    changed_as: str
+    reference: str
+    retain_until: int
+    tombstone_until: int
+    now: int
+
+
+@dataclass(frozen=True)
+class StageItem(Command):
+    """The arguments of a staging call. `handle` is the one of changed content. `known` is False only for a
+    first delivery, which must not have a receipt yet."""
+
+    item: Item
+    handle: Handle | None
+    known: bool
+    reference: str | None = None
+    retain_until: int | None = None
+    tombstone_until: int | None = None
+    now: int = 0
+
+
+class CurrentReceipt(NamedTuple):
+    """The receipt's current row. Its state is None if there is no receipt. `known_as` is the number of the
+    revision with the item's content, if there is one."""
 
     state: str | None = None
     head: int | None = None
-    revisions: int | None = None
+    revisions: int = 0
     head_digest: str | None = None
     known_as: int | None = None
 
 
-# The guards. Whoever is refused while staging rolls the whole batch back.
+# The guards. A refusal while staging rolls the caller's whole transaction back.
 
 
-def handle_used(call: SimpleNamespace, seen: Seen) -> None:
-    if call.handle is not None and call.handle.used:
-        raise Refused("handle-used", "this handle was staged before; classify again")
+def handle_used(command: StageItem, current: CurrentReceipt) -> None:
+    if command.handle is not None and command.handle.used:
+        raise Refused("handle-used", "this handle was already used; classify again")
 
 
-def erased(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.state == "erased":
+def erased(command: Command, current: CurrentReceipt) -> None:
+    if current.state == "erased":
         raise Refused("erased", "this identity was erased, for good")
 
 
-def not_found(call: SimpleNamespace, seen: Seen) -> None:
-    if call.known and seen.state is None:
-        raise Refused("not-found", "nothing is known of this identity any more; classify again")
+def not_found(command: StageItem, current: CurrentReceipt) -> None:
+    if command.known and current.state is None:
+        raise Refused("not-found", "this identity has no receipt any more; classify again")
 
 
-def head_moved(call: SimpleNamespace, seen: Seen) -> None:
-    if call.handle is None:
-        moved = not seen.known_as if call.known else seen.state is not None
+def head_moved(command: StageItem, current: CurrentReceipt) -> None:
+    if command.handle is not None:
+        on = (current.head, current.revisions, current.head_digest)
+        moved = current.known_as is not None or command.handle.on != on
     else:
-        moved = seen.known_as or call.handle.on != (seen.head, seen.revisions, seen.head_digest)
+        moved = current.known_as is None if command.known else current.state is not None
     if moved:
-        raise Refused("head-moved", "something was staged under this identity since; classify again")
+        raise Refused("head-moved", "something else was staged since this was classified; classify again")
 
 
-GUARDS = {
+GUARDS: Mapping[str, tuple[Guard, ...]] = {
     "stage": (handle_used, erased, not_found, head_moved),
     "deliver": (erased,),
     "sweep": (),
@@ -129,7 +159,7 @@ GUARDS = {
     "erase_digest": (),
 }
 
-_SEEN = """SELECT r.state, r.head, r.revisions, h.digest,
+_CURRENT = """SELECT r.state, r.head, r.revisions, h.digest,
         (SELECT v.number FROM revision v WHERE v.identity = r.identity AND v.digest = ?)
     FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
     WHERE r.identity = ?"""
@@ -141,7 +171,7 @@ _MOVE = """UPDATE receipt SET state = 'live', key = :key, head = :number, revisi
     WHERE identity = :identity"""
 _COLLIDE = """UPDATE receipt SET revisions = :number, collisions = collisions + 1, seen = seen + 1,
     changed_at = :now WHERE identity = :identity"""
-_SAW = "UPDATE receipt SET seen = seen + 1 WHERE identity = :identity"
+_SAW = "UPDATE receipt SET seen = seen + 1 WHERE identity = ?"
 
 _KNOWN = """SELECT r.state, r.head, r.revisions, r.changed_at, h.digest, v.number, v.disposition, v.outcome
     FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
@@ -162,18 +192,19 @@ _UNSAY = "DELETE FROM outbox WHERE subject = ? AND topic <> 'erased'"
 _ERASURES = "SELECT id, subject, staged_at FROM outbox WHERE topic = 'erased' AND id > ? ORDER BY id LIMIT ?"
 _UNREVISE = "DELETE FROM revision WHERE identity = ?"
 _REMOVE = "DELETE FROM receipt WHERE identity = ?"
-_OF_TENANT = "SELECT identity FROM receipt WHERE tenant = :tenant ORDER BY identity"
-_OF_NAMESPACE = (
-    "SELECT identity FROM receipt WHERE tenant = :tenant AND namespace = :namespace ORDER BY identity"
-)
+_OF_TENANT = "SELECT identity FROM receipt WHERE tenant = ? ORDER BY identity"
+_OF_NAMESPACE = "SELECT identity FROM receipt WHERE tenant = ? AND namespace = ? ORDER BY identity"
 
-_SHOWN = {"first": (FirstSeen,), "handle": (Handle,), "again": (Redelivered, CollisionRedelivered)}
+_CLASSIFIED = {"first": (FirstSeen,), "handle": (Handle,), "again": (Redelivered, CollisionRedelivered)}
+"""For each argument of a staging call what it must be."""
 
 
 class Intake(Contract):
     """Receipts of inbound items over an open store.
 
-    What it reads and decides, keeps and erases. The staging calls are in `staging`.
+    A receipt is only written inside a transaction of the caller (the calls that begin with `stage_` take the
+    connection from `with store.write()`), or by `stage` and `deliver`, which open one. A refusal that leaves
+    the `with` rolls all of it back; do not catch it inside and go on.
     `now`, `retain_until` and `tombstone_until` are the caller's time, in any one unit.
     """
 
@@ -195,22 +226,22 @@ class Intake(Contract):
 
     def item(self, key_kind: str, tenant: str, namespace: str, key: str, digest: str) -> Item:
         """The item with its identity. A key made from content must be the content's digest."""
-        call = checked(ARGUMENTS, arguments(locals()))
+        name = {"key_kind": key_kind, "tenant": tenant, "namespace": namespace, "key": key}
+        check(ARGUMENTS, {**name, "digest": digest})
         if key_kind == "content" and key != digest:
             raise WrongValue("key", "made from content must be the digest of the content")
-        return Item(*vars(call).values(), identity_of(key_kind, tenant, namespace, key)).sealed()
+        return Item(**name, digest=digest, identity=identity_of(**name)).sealed()
 
     def classify(self, key_kind: str, tenant: str, namespace: str, key: str, digest: str) -> Finding:
         """What is known of the item: FirstSeen, Redelivered, Changed, CollisionRedelivered or Erased.
 
-        It only reads. Between it and the staging call another delivery may come; the staging call
-        then refuses (head-moved).
+        It only reads. Another delivery may come before the staging call, which then refuses (head-moved).
         """
         self.inhand = self._find(self.item(key_kind, tenant, namespace, key, digest))
         return self.inhand
 
     def _find(self, item: Item) -> Finding:
-        rows = self.store.read(_KNOWN, (item.digest, item.identity))  # one statement: one moment
+        rows = self.store.read(_KNOWN, (item.digest, item.identity))  # one statement, one moment
         if not rows:
             return FirstSeen(item)
         [(state, head, revisions, changed_at, head_digest, number, disposition, reference)] = rows
@@ -220,9 +251,8 @@ class Intake(Contract):
             return CollisionRedelivered(item, number)
         if number is not None:
             return Redelivered(item, number, number == head, reference)
-        return Changed(
-            item, head, head_digest, Handle(MINT, self.store, item, (head, revisions, head_digest))
-        )
+        handle = Handle(MINT, self.store, item, (head, revisions, head_digest))
+        return Changed(item, head, head_digest, handle)
 
     def stage_first(
         self,
@@ -234,10 +264,10 @@ class Intake(Contract):
         now: int,
     ) -> Staged:
         """Stage a first delivery. Refused: no-transaction, erased, head-moved."""
-        call = self._call(db, arguments(locals()), "first")
-        self._guard("stage", db, call)
-        db.execute(_FIRST, vars(call))
-        return self._revision(db, call, 1, "accepted")
+        horizons = {"retain_until": retain_until, "tombstone_until": tombstone_until}
+        command = self._checked(db, "first", first, reference=reference, **horizons, now=now)
+        self._guard("stage", db, command.item, command)
+        return self._write(db, command, _FIRST, 1, "accepted")
 
     def stage_revision(
         self,
@@ -248,42 +278,80 @@ class Intake(Contract):
         tombstone_until: int,
         now: int,
     ) -> Staged:
-        """Accept changed content: the head moves to it, and a compacted receipt lives again.
+        """Accept changed content: the head moves to it, and a compacted receipt becomes live again.
 
         Refused: no-transaction, other-store, handle-used, erased, not-found, head-moved.
         """
-        call = self._call(db, arguments(locals()), "handle")
-        return self._changed(db, call, _MOVE, "accepted")
+        horizons = {"retain_until": retain_until, "tombstone_until": tombstone_until}
+        command = self._checked(db, "handle", handle, reference=reference, **horizons, now=now)
+        current = self._guard("stage", db, command.item, command)
+        handle.use_up()
+        return self._write(db, command, _MOVE, current.revisions + 1, "accepted")
 
     def stage_collision(self, db: Connection, handle: Handle, reference: str, now: int) -> Staged:
         """Record changed content as a collision: it is counted, and the head stays.
 
         Refused: no-transaction, other-store, handle-used, erased, not-found, head-moved.
         """
-        call = self._call(db, arguments(locals()), "handle")
-        return self._changed(db, call, _COLLIDE, "collision")
+        command = self._checked(db, "handle", handle, reference=reference, now=now)
+        current = self._guard("stage", db, command.item, command)
+        handle.use_up()
+        if current.state == "compacted":  # it stays compacted, so no outcome is recorded
+            command = replace(command, reference=None)
+        return self._write(db, command, _COLLIDE, current.revisions + 1, "collision")
 
     def stage_seen(self, db: Connection, again: Redelivered | CollisionRedelivered, now: int) -> Staged:
-        """Count a redelivery. Refused: no-transaction, erased, not-found, head-moved (the tombstone went, and
-        something else came)."""
-        call = self._call(db, arguments(locals()), "again")
-        seen = self._guard("stage", db, call)
-        db.execute(_SAW, vars(call))
-        return Staged(call.identity, seen.known_as)
+        """Count a redelivery.
+
+        Refused: no-transaction, erased, not-found, head-moved (the tombstone was removed, and other content
+        came).
+        """
+        command = self._checked(db, "again", again, now=now)
+        current = self._guard("stage", db, command.item, command)
+        db.execute(_SAW, (command.item.identity,))
+        return Staged(command.item.identity, current.known_as or 0)
+
+    def _checked(self, db: Connection, name: str, classified: Any, **values: Any) -> StageItem:
+        """The command of a staging call, from what was classified and the call's other arguments."""
+        self._inside(db)
+        if type(classified) not in _CLASSIFIED[name] or type(classified.item) is not Item:
+            raise WrongType(name, f"must be what classify returned, not {type(classified).__name__}")
+        handle, item = classified if name == "handle" else None, classified.item
+        if handle is not None and handle.store is not self.store:
+            raise Refused("other-store", "this handle belongs to another store; classify there")
+        check(ARGUMENTS, values)
+        if values.get("tombstone_until", MAX_INTEGER) < values.get("retain_until", 0):
+            raise WrongValue("tombstone_until", "must not be before retain_until")
+        if item.mint != item.seal():  # made by hand: check it, and compute the identity again
+            item = self.item(item.key_kind, item.tenant, item.namespace, item.key, item.digest)
+        return StageItem(item, handle, name != "first", **values)
+
+    def _guard(self, name: str, db: Connection, item: Item, command: Command) -> CurrentReceipt:
+        current = CurrentReceipt(*(db.execute(_CURRENT, (item.digest, item.identity)).fetchone() or ()))
+        for guard in self.guards[name]:
+            guard(command, current)
+        self.store.failpoint("after_guards")
+        return current
+
+    def _write(self, db: Connection, command: StageItem, sql: str, number: int, disposition: str) -> Staged:
+        values = vars(command.item) | vars(command) | {"number": number, "disposition": disposition}
+        db.execute(sql, values)
+        self.store.failpoint("after_receipt")
+        db.execute(_ROW, values)
+        self.store.failpoint("after_revision")
+        return Staged(command.item.identity, number)
 
     def stage(
         self, decision: str, reference: str, retain_until: int, tombstone_until: int, now: int
     ) -> Staged:
-        """The shortest batch: what this object classified last, and one outbox row, in one transaction.
+        """Stage what this object classified last, and one outbox row, in one transaction.
 
-        Refused: not-classified (nothing in hand that the decision fits), and as the staging call says.
+        Refused: not-classified (the decision does not fit what was classified), and as the staging call says.
         """
-        checked(ARGUMENTS, arguments(locals()))
+        horizons = {"retain_until": retain_until, "tombstone_until": tombstone_until}
+        check(ARGUMENTS, {"decision": decision, "reference": reference, **horizons, "now": now})
         with self.store.write() as db:
-            staged = self._stage(db, self.inhand, decision, reference, (retain_until, tombstone_until), now)
-            outbox.stage(db, "delivery", staged.identity, now)
-            self.store.failpoint("after_outbox")
-        return staged
+            return self._stage(db, self.inhand, decision, reference, retain_until, tombstone_until, now)
 
     def deliver(
         self,
@@ -298,28 +366,32 @@ class Intake(Contract):
         tombstone_until: int,
         now: int,
     ) -> Delivered:
-        """Classify and stage in one transaction: what is new or changed, with one outbox row; what was
-        delivered before changes nothing. Refused: erased."""
-        call = checked(ARGUMENTS, arguments(locals()))
-        with self.store.write() as db:
-            found, staged = self.stage_delivery(db, **vars(call))
-        return Delivered(found.found, staged.revision if staged else getattr(found, "revision", 0))
+        """Classify and stage in one transaction: what is new or changed, with one outbox row.
 
-    def stage_delivery(self, db: Connection, **delivery: object) -> tuple[Finding, Staged | None]:
-        """What `deliver` does, with its arguments, inside the caller's transaction. Gives what was found,
-        and what was staged, if anything was. Refused: no-transaction, erased."""
+        A redelivery changes nothing. Refused: erased.
+        """
+        item = (key_kind, tenant, namespace, key, digest)
+        command = DeliverItem(*item, changed_as, reference, retain_until, tombstone_until, now)
+        check(ARGUMENTS, vars(command))
+        with self.store.write() as db:
+            found, revision = self.stage_delivery(db, command)
+        return Delivered(found.found, revision)
+
+    def stage_delivery(self, db: Connection, delivery: DeliverItem) -> tuple[Finding, int]:
+        """Do what `deliver` does, inside the caller's transaction. Returns what was found, and the number of
+        the revision. Refused: no-transaction, erased."""
         self._inside(db)
-        call = checked(ARGUMENTS, delivery)
-        found = self._find(self.item(call.key_kind, call.tenant, call.namespace, call.key, call.digest))
-        self._guard("deliver", db, SimpleNamespace(identity=found.item.identity, digest=call.digest))
+        if type(delivery) is not DeliverItem:
+            raise WrongType("delivery", f"must be a DeliverItem, not {type(delivery).__name__}")
+        check(ARGUMENTS, vars(delivery))
+        name = (delivery.key_kind, delivery.tenant, delivery.namespace, delivery.key)
+        found = self._find(self.item(*name, delivery.digest))
+        self._guard("deliver", db, found.item, delivery)
         if not isinstance(found, (FirstSeen, Changed)):
-            return found, None
-        decision = "first" if isinstance(found, FirstSeen) else call.changed_as
-        horizons = (call.retain_until, call.tombstone_until)
-        staged = self._stage(db, found, decision, call.reference, horizons, call.now)
-        outbox.stage(db, "delivery", staged.identity, call.now)
-        self.store.failpoint("after_outbox")
-        return found, staged
+            return found, getattr(found, "revision", 0)
+        decision = "first" if isinstance(found, FirstSeen) else delivery.changed_as
+        horizons = (delivery.retain_until, delivery.tombstone_until)
+        return found, self._stage(db, found, decision, delivery.reference, *horizons, delivery.now).revision
 
     def _stage(
         self,
@@ -327,145 +399,115 @@ class Intake(Contract):
         found: Finding | None,
         decision: str,
         reference: str,
-        horizons: tuple[int, int],
+        retain_until: int,
+        tombstone_until: int,
         now: int,
     ) -> Staged:
+        """Stage as decided, with one outbox row."""
+        horizons = (retain_until, tombstone_until)
         if isinstance(found, FirstSeen) and decision == "first":
-            return self.stage_first(db, found, reference, *horizons, now)
-        if isinstance(found, Changed) and decision == "revision":
-            return self.stage_revision(db, found.handle, reference, *horizons, now)
-        if isinstance(found, Changed) and decision == "collision":
-            return self.stage_collision(db, found.handle, reference, now)
-        if isinstance(found, (Redelivered, CollisionRedelivered)) and decision == "seen":
-            return self.stage_seen(db, found, now)
-        raise Refused("not-classified", f"{decision} does not fit what was classified last; classify first")
+            staged = self.stage_first(db, found, reference, *horizons, now)
+        elif isinstance(found, Changed) and decision == "revision":
+            staged = self.stage_revision(db, found.handle, reference, *horizons, now)
+        elif isinstance(found, Changed) and decision == "collision":
+            staged = self.stage_collision(db, found.handle, reference, now)
+        elif isinstance(found, (Redelivered, CollisionRedelivered)) and decision == "seen":
+            staged = self.stage_seen(db, found, now)
+        else:
+            what = f"{decision} does not fit what was classified last; classify first"
+            raise Refused("not-classified", what)
+        outbox.stage(db, "delivery", staged.identity, now)
+        self.store.failpoint("after_outbox")
+        return staged
 
     def sweep(self, limit: int, now: int) -> Swept:
-        """Compact what is past its `retain_until` and settled, then remove tombstones past their time,
-        at most `limit` of each, the longest overdue first, in one transaction. What is erased is never
-        removed."""
-        call = checked(ARGUMENTS, arguments(locals()))
+        """Compact receipts that are settled and past their `retain_until`, and remove tombstones past their
+        time, in one transaction.
+
+        At most `limit` of each are taken, the longest overdue first. An erased receipt is never removed.
+        """
+        check(ARGUMENTS, {"limit": limit, "now": now})
         with self.store.write() as db:
-            return self.stage_sweep(db, **vars(call))
+            return self.stage_sweep(db, limit, now)
 
     def stage_sweep(self, db: Connection, limit: int, now: int) -> Swept:
-        """What `sweep` does, inside the caller's transaction. Refused: no-transaction."""
+        """Do what `sweep` does, inside the caller's transaction. Refused: no-transaction."""
         self._inside(db)
-        call = checked(ARGUMENTS, {"limit": limit, "now": now})
-        over = [identity for (identity,) in db.execute(_OVER, vars(call)).fetchall()]
-        due = [identity for (identity,) in db.execute(_DUE, vars(call)).fetchall()]
-        for identity in over:
-            db.execute(_UNREVISE, (identity,))
-            db.execute(_REMOVE, (identity,))
-        for identity in due:
-            db.execute(_COMPACT, (now, identity))
-            db.execute(_FORGET, (identity,))
+        values = {"limit": limit, "now": now}
+        check(ARGUMENTS, values)
+        over, due = db.execute(_OVER, values).fetchall(), db.execute(_DUE, values).fetchall()
+        for row in over:
+            db.execute(_UNREVISE, row)
+            db.execute(_REMOVE, row)
+        for row in due:
+            db.execute(_COMPACT, (now, *row))
+            db.execute(_FORGET, row)
         return Swept(len(due), len(over))
 
     def erase_identity(self, key_kind: str, tenant: str, namespace: str, key: str, now: int) -> Erasure:
-        """Erase one identity for good, delivered or not. Twice is as once."""
-        checked(ARGUMENTS, arguments(locals()))
-        return self._erase([identity_of(key_kind, tenant, namespace, key)], None, {}, now)
+        """Erase one identity for good, delivered or not. Idempotent."""
+        name = {"key_kind": key_kind, "tenant": tenant, "namespace": namespace, "key": key}
+        check(ARGUMENTS, {**name, "now": now})
+        with self.store.write() as db:
+            return self._erase(db, [(identity_of(**name),)], now)
 
     def erase_namespace(self, tenant: str, namespace: str, now: int) -> Erasure:
         """Erase every identity of a namespace within a tenant, for good."""
-        call = checked(ARGUMENTS, arguments(locals()))
-        return self._erase([], _OF_NAMESPACE, vars(call), now)
+        check(ARGUMENTS, {"tenant": tenant, "namespace": namespace, "now": now})
+        with self.store.write() as db:
+            return self._erase(db, db.execute(_OF_NAMESPACE, (tenant, namespace)).fetchall(), now)
 
     def erase_tenant(self, tenant: str, now: int) -> Erasure:
         """Erase every identity of a tenant, for good."""
-        call = checked(ARGUMENTS, arguments(locals()))
-        return self._erase([], _OF_TENANT, vars(call), now)
+        check(ARGUMENTS, {"tenant": tenant, "now": now})
+        with self.store.write() as db:
+            return self._erase(db, db.execute(_OF_TENANT, (tenant,)).fetchall(), now)
 
     def erase_digest(self, identity: str, now: int) -> Erasure:
-        """Erase an identity that is known only by its digest, as `erasures` gives it. Idempotent.
+        """Erase an identity that is only known by its digest, as `erasures` returns it. Idempotent.
 
-        After a backup was restored, apply every exported erasure with its own time before anything is
-        delivered: the backup does not know of erasures that came after it.
+        After a backup was restored, apply every exported erasure with its original time before anything is
+        delivered: the backup does not contain the erasures that came after it.
         """
-        checked(ARGUMENTS, arguments(locals()))
-        return self._erase([identity], None, {}, now)
+        check(ARGUMENTS, {"identity": identity, "now": now})
+        with self.store.write() as db:
+            return self._erase(db, [(identity,)], now)
 
-    def erasures(self, after: int, limit: int) -> Erasures:
-        """At most `limit` erasures that were announced after the announcement with the id `after`.
-
-        Export them to a place that a restore does not set back. After a restore ids can be given a second
-        time, so read that file from 0 again.
-        """
-        call = checked(ARGUMENTS, {"after": after, "limit": limit})
-        rows = self.store.read(_ERASURES, (call.after, min(call.limit, MAX_INTEGER - 1) + 1))
-        return Erasures(tuple(rows[: call.limit]), len(rows) > call.limit)
+    def _erase(self, db: Connection, identities: Iterable[tuple[str]], now: int) -> Erasure:
+        return Erasure(sum(self.stage_erasure(db, identity, now) for (identity,) in identities))
 
     def stage_erasure(self, db: Connection, identity: str, now: int) -> bool:
         """Erase one identity inside the caller's transaction, beside the caller's own rows of it.
 
         Every outbox row about it is deleted, sent or not, since each holds the time of a delivery. One row
-        announces the erasure. False when it was erased before. Refused: no-transaction.
+        announces the erasure. Returns False if it was erased before. Refused: no-transaction.
         """
         self._inside(db)
-        checked(ARGUMENTS, {"identity": identity, "now": now})
+        check(ARGUMENTS, {"identity": identity, "now": now})
         db.execute(_UNREVISE, (identity,))
         if not db.execute(_ERASE, (identity, now)).rowcount:
             return False
-        # The announcement goes first, so that it gets a new id and not one of a row that is deleted.
+        # The announcement is staged first, so that it gets a new id, not the id of a deleted row.
         outbox.stage(db, "erased", identity, now)
         db.execute(_UNSAY, (identity,))
         return True
 
-    def scrub(self) -> Scrub:
-        """Build the file anew without what was deleted, and empty the WAL.
+    def erasures(self, after: int, limit: int) -> Erasures:
+        """At most `limit` erasures that were announced after the announcement with the id `after`.
 
-        `secure_delete` overwrites a deleted row where it lies, but not the copies that SQLite leaves in
-        the free space of a page when it moves rows; so the file is packed (VACUUM). That takes the time
-        and the space of a copy. A consumer's own rows are the consumer's to erase before. An open reader
-        can keep the WAL from being emptied; then `done` is False. Raises Locked and NotWritten.
+        Export them to a place that a restore does not set back. After a restore an id can be used a second
+        time, so read that export from 0 again.
+        """
+        check(ARGUMENTS, {"after": after, "limit": limit})
+        rows = self.store.read(_ERASURES, (after, min(limit, MAX_INTEGER - 1) + 1))
+        return Erasures(tuple(rows[:limit]), len(rows) > limit)
+
+    def scrub(self) -> Scrub:
+        """Rebuild the file without what was deleted, and empty the WAL.
+
+        `secure_delete` overwrites a deleted row in place, but not the copies that SQLite leaves in the free
+        space of a page when it moves rows. So the file is rebuilt (VACUUM), which takes the time and the
+        space of a copy. Erase the consumer's own rows before. An open reader can keep the WAL from being
+        emptied; then `done` is False. Raises Locked and NotWritten.
         """
         return Scrub(self.store.pack())
-
-    def _call(self, db: Connection, named: dict, what: str) -> SimpleNamespace:
-        """The checked arguments of a staging call, with the item's fields and what is known of it."""
-        self._inside(db)
-        shown = named.pop(what)
-        if type(shown) not in _SHOWN[what] or type(shown.item) is not Item:
-            raise WrongType(what, f"must be what classify gave, not {type(shown).__name__}")
-        item = shown.item
-        if what == "handle" and shown.store is not self.store:
-            raise Refused("other-store", "this handle is of another store; classify there")
-        del named["db"]
-        call = checked(ARGUMENTS, named)
-        if named.get("tombstone_until", MAX_INTEGER) < named.get("retain_until", 0):
-            raise WrongValue("tombstone_until", "must not be before retain_until")
-        if item.mint != item.seal():  # made by hand: it is checked, and gets the identity of its name
-            item = self.item(item.key_kind, item.tenant, item.namespace, item.key, item.digest)
-        vars(call).update(vars(item))
-        call.handle, call.known = (shown if what == "handle" else None), what != "first"
-        return call
-
-    def _guard(self, name: str, db: Connection, call: SimpleNamespace) -> Seen:
-        seen = Seen(*(db.execute(_SEEN, (call.digest, call.identity)).fetchone() or ()))
-        for guard in self.guards[name]:
-            guard(call, seen)
-        self.store.failpoint("after_guards")
-        return seen
-
-    def _changed(self, db: Connection, call: SimpleNamespace, move: str, disposition: str) -> Staged:
-        seen = self._guard("stage", db, call)
-        call.handle.use_up()
-        call.number = seen.revisions + 1
-        if seen.state == "compacted" and disposition == "collision":
-            call.reference = None  # it is not made to live again, so nothing is recorded of it
-        db.execute(move, vars(call))
-        return self._revision(db, call, call.number, disposition)
-
-    def _revision(self, db: Connection, call: SimpleNamespace, number: int, disposition: str) -> Staged:
-        self.store.failpoint("after_receipt")
-        call.number, call.disposition = number, disposition
-        db.execute(_ROW, vars(call))
-        self.store.failpoint("after_revision")
-        return Staged(call.identity, number)
-
-    def _erase(self, identities: list[str], of: str | None, values: dict, now: int) -> Erasure:
-        with self.store.write() as db:
-            if of is not None:
-                identities = [identity for (identity,) in db.execute(of, values).fetchall()]
-            return Erasure(sum(self.stage_erasure(db, identity, now) for identity in identities))

@@ -42,7 +42,7 @@ from receiptlab.contracts.work.claims import (
 )
 from receiptlab.errors import Refused, WrongType, WrongValue
 from receiptlab.store import Store
-from receiptlab.values import MAX_INTEGER, bounded, check, sized, text
+from receiptlab.values import MAX_INTEGER, Rule, bounded, check, sized, text
 
 # A row of `work` is an item: one receipt revision for one processor revision. `due` is the time from which it
 # can be reserved: when a pending item was staged, when a failed one is to be tried again, when the claim on a
@@ -100,7 +100,8 @@ SCHEMA = (
     ),
 )
 
-ARGUMENTS = intake.ARGUMENTS | {
+ARGUMENTS: Mapping[str, Rule] = {
+    **intake.ARGUMENTS,
     "now": bounded(0, LATEST),
     "revision": bounded(1, LATEST),
     "processor": text,
@@ -243,14 +244,15 @@ DEAD_LETTER = "dead-letter"
 
 _COLUMNS = "id, identity, revision, processor, processor_revision, state, due, fence, attempts"
 _ROW = f"SELECT {_COLUMNS}, entries FROM work WHERE "
-_ONE = f"{_ROW} id = ?"
-_DUE = f"{_ROW} namespace = :namespace AND processor = :processor AND due <= :now ORDER BY due, id LIMIT :limit"
-_LONG_DEAD = f"""{_ROW} id IN (SELECT id FROM work INDEXED BY work_by_death
+_ONE = f"{_ROW}id = ?"
+_DUE = f"""{_ROW}namespace = :namespace AND processor = :processor AND due <= :now
+    ORDER BY due, id LIMIT :limit"""
+_LONG_DEAD = f"""{_ROW}id IN (SELECT id FROM work INDEXED BY work_by_death
     WHERE state = 'dead' AND changed_at <= ? ORDER BY changed_at, id LIMIT ?) ORDER BY changed_at, id"""
 _BEYOND = "state IN ('claimed', 'failed', 'pending') AND due > ?"
 _AHEAD = f"""SELECT processor, state, count(*), max(due) FROM work WHERE {_BEYOND}
     GROUP BY processor, state ORDER BY processor, state"""
-_RESET = f"{_ROW} {_BEYOND} ORDER BY state, due, id LIMIT ?"
+_RESET = f"{_ROW}{_BEYOND} ORDER BY state, due, id LIMIT ?"
 # Each kind is read in the order of an index, so a chunk costs the same however many items there are. One
 # index is named: without statistics SQLite would use the index on the state, and read every failed item.
 _OVERDUE = """SELECT id, 'expired' FROM (SELECT id FROM work
@@ -345,7 +347,7 @@ class Work(Contract):
         self.intake = intake.Intake(store)
 
     def leases(self) -> list[tuple[str, str, int, int]]:
-        """(what is leased, holder, fence or token, end) of each claim and each lease, expired ones included."""
+        """(what is leased, holder, fencing token, end) of each claim and lease, expired ones included."""
         return self.store.read(_LEASES)
 
     def deliver(
@@ -421,7 +423,7 @@ class Work(Contract):
         max_attempts: int,
         now: int,
     ) -> Reserved:
-        """Claim up to `limit` due items, oldest first, under the lease with this token, and release the lease.
+        """Claim up to `limit` due items, oldest first, under the lease with this token. Releases the lease.
 
         Each claim has the visibility timeout `hold_for`. The expired claim of another worker is closed. An
         item that has been tried `max_attempts` times becomes a dead letter and is not claimed, so there may
@@ -545,7 +547,9 @@ class Work(Contract):
         Refused: already-done (by this claim: fence and state are what this call would leave behind),
         not-found (compacted or erased), claim-lost.
         """
-        return self._transact("complete", CompleteItem(work, now, fence, reference), _read_item, self._complete)
+        return self._transact(
+            "complete", CompleteItem(work, now, fence, reference), _read_item, self._complete
+        )
 
     def _complete(self, db: Connection, command: CompleteItem, item: ItemRow) -> WorkState:
         self.store.failpoint("after_guards")
@@ -686,7 +690,7 @@ class Work(Contract):
 
     def _views(self, where: str, values: tuple[int, ...]) -> list[WorkView]:
         rows = self.store.read(_VIEW + where, values)  # items and attempts, all read at the same moment
-        return [WorkView(*row, tuple((history or "").split())) for *row, history in rows]
+        return [WorkView(*row[:-1], history=tuple((row[-1] or "").split())) for row in rows]
 
     def _under(self, db: Connection, claim: WorkClaim, now: int) -> ItemRow:
         """Check a claim inside the caller's transaction, and return the current row of its item.
