@@ -45,6 +45,18 @@ def numbered(what: str, number: int | None) -> int:
     return number
 
 
+class Accepted:
+    """The base of answers of calls that took effect."""
+
+    outcome: ClassVar[str] = "accepted"
+
+
+class Read:
+    """The base of answers of calls that only read."""
+
+    outcome: ClassVar[str] = "read"
+
+
 class Contract:
     """A contract over an open store. Subclasses fill in the class attributes and write the calls.
 

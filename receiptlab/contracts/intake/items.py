@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NoReturn
 
+from receiptlab.contracts.base import Accepted, Read
 from receiptlab.store import Store
 
 MINT = object()
@@ -90,12 +91,11 @@ class Handle:
         raise TypeError("a handle is only valid in this process")
 
 
-class Finding:
+class Finding(Read):
     """What `classify` can find. `found` is its name."""
 
     item: Item
     found: ClassVar[str]
-    outcome: ClassVar[str] = "read"
 
     def facts(self) -> dict[str, object]:
         """The finding as plain data, without the item and the handle."""
@@ -153,47 +153,42 @@ class Erased(Finding):
 
 
 @dataclass(frozen=True)
-class Staged:
+class Staged(Accepted):
     """What was staged: the number of the revision."""
 
     identity: str
     revision: int
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class Delivered:
+class Delivered(Accepted):
     """What kind of delivery it was, and the number of its revision."""
 
     found: str
     revision: int
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class Swept:
+class Swept(Accepted):
     """How many receipts were compacted, and how many tombstones were removed."""
 
     compacted: int
     removed: int
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class Erasure:
+class Erasure(Accepted):
     """How many identities this call erased."""
 
     erased: int
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class Erasures:
+class Erasures(Read):
     """Announced erasures in the order in which they happened: (id of the announcement, identity, time)."""
 
     rows: tuple[tuple[int, str, int], ...]
     more: bool
-    outcome: ClassVar[str] = "read"
 
     def facts(self) -> dict[str, object]:
         """One list for each column."""
@@ -203,8 +198,7 @@ class Erasures:
 
 
 @dataclass(frozen=True)
-class Scrub:
+class Scrub(Accepted):
     """Whether the WAL was written back and emptied. If not, erased bytes may still be in it."""
 
     done: bool
-    outcome: ClassVar[str] = "accepted"

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+
+from receiptlab.contracts.base import Accepted, Read
 
 LATEST = 2**62
 """The largest `now`, in milliseconds."""
@@ -35,12 +36,11 @@ class WorkClaim:
 
 
 @dataclass(frozen=True)
-class Reserved:
+class Reserved(Accepted):
     """The claims on what was reserved, oldest first, and the items that became dead letters instead."""
 
     claims: tuple[WorkClaim, ...]
     dead_letters: tuple[int, ...]
-    outcome: ClassVar[str] = "accepted"
 
     def facts(self) -> dict[str, object]:
         """One list for each number of the claims."""
@@ -49,7 +49,7 @@ class Reserved:
 
 
 @dataclass(frozen=True)
-class WorkView:
+class WorkView(Read):
     """An item and how its attempts ended."""
 
     work: int
@@ -64,7 +64,6 @@ class WorkView:
     holder: str | None
     reference: str | None
     history: tuple[str, ...]
-    outcome: ClassVar[str] = "read"
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,11 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class History:
+class History(Read):
     """Every attempt at one item, oldest first."""
 
     work: int
     attempts: tuple[Attempt, ...]
-    outcome: ClassVar[str] = "read"
 
     def facts(self) -> dict[str, object]:
         """One list for each field of an attempt."""
@@ -96,32 +94,29 @@ class History:
 
 
 @dataclass(frozen=True)
-class WorkState:
+class WorkState(Accepted):
     """An item's state after a call, and when it is due."""
 
     work: int
     state: str
     due: int | None = None
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class StagedWork:
+class StagedWork(Accepted):
     """What kind of delivery it was, its revision, and how many items of work were staged for it."""
 
     found: str
     revision: int
     staged: int
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class DeadLetters:
+class DeadLetters(Read):
     """A page of dead letters in the order of their ids. `more` is True if there are others after it."""
 
     dead: tuple[WorkView, ...]
     more: bool
-    outcome: ClassVar[str] = "read"
 
     def facts(self) -> dict[str, object]:
         """The ids, and the history of each as one text."""
@@ -130,11 +125,10 @@ class DeadLetters:
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(Read):
     """The number of items by processor and state."""
 
     rows: tuple[tuple[str, str, int], ...]
-    outcome: ClassVar[str] = "read"
 
     def facts(self) -> dict[str, object]:
         """One entry for each processor and state."""
@@ -142,11 +136,10 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Ahead(Read):
     """The number of items due beyond a horizon, by processor and state, with the latest due time of each."""
 
     rows: tuple[tuple[str, str, int, int], ...]
-    outcome: ClassVar[str] = "read"
 
     def facts(self) -> dict[str, object]:
         """One entry for each processor and state."""
@@ -154,25 +147,23 @@ class Ahead:
 
 
 @dataclass(frozen=True)
-class Reset:
+class Reset(Accepted):
     """The items that were reset. `more` is True if there may be others."""
 
     works: tuple[int, ...]
     more: bool
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class Discarded:
+class Discarded(Accepted):
     """How many dead letters were discarded. `more` is True if there may be others."""
 
     discarded: int
     more: bool
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class SweptChunk:
+class SweptChunk(Accepted):
     """What one chunk of a sweep did: the number of expired claims, new dead letters, compacted receipts and
     removed tombstones. `more` is True if there may be others."""
 
@@ -181,7 +172,6 @@ class SweptChunk:
     compacted: int
     removed: int
     more: bool
-    outcome: ClassVar[str] = "accepted"
 
 
 def _lists(records: Iterable[object], **names: str) -> dict[str, object]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from sqlite3 import Connection
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from receiptlab.contracts.base import Command
+from receiptlab.contracts.base import Accepted, Command
 from receiptlab.errors import Refused
 
 LEASE_MS = 10_000
@@ -29,7 +29,7 @@ SCHEMA = (
 
 
 @dataclass(frozen=True)
-class QueueLease:
+class QueueLease(Accepted):
     """An acquired lease: its queue, its holder, its fencing token, and when it expires."""
 
     namespace: str
@@ -37,7 +37,6 @@ class QueueLease:
     holder: str
     token: int
     until: int
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)

@@ -690,7 +690,7 @@ class Work(Contract):
 
     def _views(self, where: str, values: tuple[int, ...]) -> list[WorkView]:
         rows = self.store.read(_VIEW + where, values)  # items and attempts, all read at the same moment
-        return [WorkView(*row[:-1], history=tuple((row[-1] or "").split())) for row in rows]
+        return [WorkView(*(*row[:-1], tuple((row[-1] or "").split()))) for row in rows]
 
     def _under(self, db: Connection, claim: WorkClaim, now: int) -> ItemRow:
         """Check a claim inside the caller's transaction, and return the current row of its item.
