@@ -116,7 +116,9 @@ class Store:
         self._remove_folder: Callable[[], object] = bool
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], schema: tuple[str, ...], timeout_ms: int = TIMEOUT_MS) -> Store:
+    def create(
+        cls, path: str | os.PathLike[str], schema: tuple[str, ...], timeout_ms: int = TIMEOUT_MS
+    ) -> Store:
         """Make a new database file with the tables of `schema` and open it.
 
         Raises FileRefused (exists) when there is a file at the path, or one that SQLite left beside it, and
@@ -248,7 +250,10 @@ class Store:
             self._remove_folder()
 
     def __reduce__(self) -> str:
-        raise process.refusal(f"a store can't be sent to another process; send the path of {self.path.name}")
+        what = (
+            f"a store can't be sent to another process; send the path of {self.path.name} and open it there"
+        )
+        raise NotWritten("other-process", what)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
