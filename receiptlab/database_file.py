@@ -75,7 +75,7 @@ def publish(making: Path, path: Path) -> None:
 
 
 def _unfinished(path: Path) -> list[Path]:
-    """The unfinished files for this path: of killed processes, and of those that lost the race for the name."""
+    """The unfinished files for this path, left by processes that were killed or lost the race for the name."""
     ends = "|".join(_BESIDE)
     ours = re.compile(rf"{re.escape(path.name)}{_MAKING}\d+-\d+({ends})?")
     return [each for each in path.parent.iterdir() if ours.fullmatch(each.name)]
@@ -130,7 +130,7 @@ def check(path: Path, reading: bool = False) -> tuple[int, int]:
 
 
 def _one_name(path: Path, info: os.stat_result) -> os.stat_result:
-    """Remove the second name that `publish` leaves if it is killed half-way, and return the file's new stat."""
+    """Remove the second name that a killed `publish` leaves, and return the file's new stat."""
     for leftover in _unfinished(path) if path.is_file() else ():
         if os.path.samestat(leftover.lstat(), info):
             leftover.unlink(missing_ok=True)
@@ -151,8 +151,8 @@ def no_foreign_wal(path: Path) -> None:
         raise FileRefused("no-access", what) from None
     if found:
         what = (
-            f"{found} belongs to another file or to another state of {path.name}, and applying it would damage "
-            f"this one; nothing was changed; to use {path.name} as it is, move {found.name} away and open "
+            f"{found} belongs to another file or to another state of {path.name}, and applying it would "
+            f"damage this one; nothing was changed; to use {path.name} as it is, move {found.name} away and open "
             "again (keep it: it has the last calls of the file that it belongs to)"
         )
         raise FileRefused("foreign-wal", what)
@@ -218,8 +218,8 @@ def _connect_reading(path: Path, timeout_ms: int) -> sqlite3.Connection:
             db.close()
         if live and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
             what = (
-                f"{path} can't be read here, because SQLite may not create the -shm file that it needs to read "
-                f"the last calls from {beside['-wal'].name}; stop the service, copy the file and its -wal "
+                f"{path} can't be read here, because SQLite may not create the -shm file that it needs to "
+                f"read the last calls from {beside['-wal'].name}; stop the service, copy the file and its -wal "
                 "together into your own folder, and open the copy"
             )
             raise FileRefused("no-access", what) from error

@@ -96,8 +96,8 @@ class Damaged(Definite):
 
 
 class Indefinite(LabError):
-    """The outcome is unknown: the call may have taken effect. Call again with the same key. But if `reason` is
-    damaged, stop, and restore a backup."""
+    """The outcome is unknown: the call may have taken effect. Call again with the same key. But if `reason`
+    is damaged, stop, and restore a backup."""
 
     outcome = "unknown"
 

@@ -241,8 +241,8 @@ class Store:
         return not busy
 
     def close(self) -> None:
-        """Close the connection, and remove the file if it is temporary. Closing twice is harmless. In a forked
-        child nothing happens, because the file and its folder belong to the parent."""
+        """Close the connection, and remove the file if it is temporary. Closing twice is harmless. In a
+        forked child nothing happens, because the file and its folder belong to the parent."""
         if os.getpid() == self._process:
             self._close_wal()
             self.db.close()
@@ -260,8 +260,8 @@ class Store:
             raise process.refusal(f"this store of {self.path.name} was opened in another process")
 
     def _stamp(self) -> None:
-        """Raise the file's stamp, if this is the store's first transaction in the current WAL. It is another WAL
-        when the salts in its header have changed. `receiptlab.wal` explains what the stamp is for."""
+        """Raise the file's stamp, if this is the store's first transaction in the current WAL. It is another
+        WAL when the salts in its header have changed. `receiptlab.wal` explains what the stamp is for."""
         try:
             if self._wal is None:
                 self._wal = os.open(f"{os.path.realpath(self.path)}-wal", os.O_RDONLY)

@@ -46,8 +46,8 @@ _HEADER = 100
 
 
 class Frames(NamedTuple):
-    """The committed part of a WAL: each version of page 1, and the number of pages that the database has after
-    the last transaction."""
+    """The committed part of a WAL: each version of page 1, and the number of pages that the database has
+    after the last transaction."""
 
     images: tuple[bytes, ...] = ()
     pages: int = 0
@@ -81,7 +81,7 @@ def foreign(path: Path) -> Path | None:
 
 
 def _compare(path: Path) -> tuple[Path, bytes, bytes | Frames] | None:
-    """The file beside `path` that doesn't belong to it, with page 1 and what it was compared with, or None."""
+    """The file beside `path` that doesn't belong to it, with page 1 and what that was compared to, or None."""
     journal, wal = Path(f"{path}-journal"), Path(f"{path}-wal")
     try:
         if _length(journal):

@@ -135,8 +135,8 @@ class SavedEffect(NamedTuple):
 
 
 class CurrentWriter(NamedTuple):
-    """What a call's transaction has read: the writer's row, and as far as the call needs them the highest fence
-    of the subject, the effect saved under the key, and the writer's restore receipt."""
+    """What a call's transaction has read: the writer's row and, if the call needs them, the highest fence of
+    the subject, the effect saved under the key, and the writer's restore receipt."""
 
     generation: int | None = None
     instance: str | None = None
