@@ -75,7 +75,7 @@ def publish(making: Path, path: Path) -> None:
 
 
 def _unfinished(path: Path) -> list[Path]:
-    """The unfinished files for this path, left by processes that were killed or lost the race for the name."""
+    """The unfinished files for this path, of processes that were killed or lost the race for the name."""
     ends = "|".join(_BESIDE)
     ours = re.compile(rf"{re.escape(path.name)}{_MAKING}\d+-\d+({ends})?")
     return [each for each in path.parent.iterdir() if ours.fullmatch(each.name)]
@@ -152,8 +152,8 @@ def no_foreign_wal(path: Path) -> None:
     if found:
         what = (
             f"{found} belongs to another file or to another state of {path.name}, and applying it would "
-            f"damage this one; nothing was changed; to use {path.name} as it is, move {found.name} away and open "
-            "again (keep it: it has the last calls of the file that it belongs to)"
+            f"damage this one; nothing was changed; to use {path.name} as it is, move {found.name} away and "
+            "open it again (keep it: it has the last calls of the file that it belongs to)"
         )
         raise FileRefused("foreign-wal", what)
 
@@ -219,8 +219,8 @@ def _connect_reading(path: Path, timeout_ms: int) -> sqlite3.Connection:
         if live and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
             what = (
                 f"{path} can't be read here, because SQLite may not create the -shm file that it needs to "
-                f"read the last calls from {beside['-wal'].name}; stop the service, copy the file and its -wal "
-                "together into your own folder, and open the copy"
+                f"read the last calls from {beside['-wal'].name}; stop the service, copy the file and its "
+                "-wal together into your own folder, and open the copy"
             )
             raise FileRefused("no-access", what) from error
         raise _cannot_open(path, error, timeout_ms) from error

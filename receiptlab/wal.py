@@ -81,7 +81,7 @@ def foreign(path: Path) -> Path | None:
 
 
 def _compare(path: Path) -> tuple[Path, bytes, bytes | Frames] | None:
-    """The file beside `path` that doesn't belong to it, with page 1 and what that was compared to, or None."""
+    """The file beside `path` that doesn't belong to it, with both sides of the comparison, or None."""
     journal, wal = Path(f"{path}-journal"), Path(f"{path}-wal")
     try:
         if _length(journal):

@@ -171,7 +171,8 @@ _ENTRY = f"""SELECT d.outbox, r.scope || '/' || r.key, d.state, d.detail, d.due,
     CROSS JOIN receipt r ON r.id = CAST(o.subject AS INTEGER) WHERE """
 _DECIDE = f"{_ENTRY} d.state IN ('parked', 'unclear', 'refused') AND d.{_LISTED} ORDER BY d.outbox"
 _DELAYED = f"{_ENTRY} d.state IN ('sending', 'unanswered', 'waiting') AND d.{_LISTED} ORDER BY d.outbox"
-_WRITE_AS = """INSERT INTO writer VALUES (1, :owner, :generation, :instance) ON CONFLICT (one) DO UPDATE SET owner = excluded.owner,
+_WRITE_AS = """INSERT INTO writer VALUES (1, :owner, :generation, :instance)
+    ON CONFLICT (one) DO UPDATE SET owner = excluded.owner,
     generation = excluded.generation, instance = excluded.instance"""
 _WRITER = "SELECT owner, generation, instance FROM writer"
 _SUBJECTS = "SELECT scope, work FROM work ORDER BY scope, work"

@@ -759,7 +759,7 @@ def test_what_a_slower_dispatcher_learns_changes_only_what_it_may(party, earlier
     )
     words = {"acknowledged": "", "refused": "fence", "unclear": "the answer was lost"}
     words |= {"closed": "given-up: enough", "parked": "TimeoutError"}
-    assert (state, told) == (wanted, words[wanted])
+    assert (state, detail) == (wanted, words[wanted])
     assert changed_at == (20 if over else 11 if earlier == "closed" else 10)
 
 
