@@ -99,11 +99,10 @@ class SavedReceipt(NamedTuple):
     result_digest: str
     accepted_at: int
     command: str
-    digest: str
 
     def receipt(self, outcome: str) -> Receipt:
         """The receipt in this row, as an answer."""
-        return Receipt(*self[:-2], outcome=outcome)
+        return Receipt(*self[:-1], outcome=outcome)
 
 
 class CurrentWork(NamedTuple):
@@ -209,18 +208,14 @@ class AcceptResult(Command):
 
     @cached_property
     def text(self) -> str:
-        """The command as it is saved. `now` is left out: a retry comes later and is the same command."""
-        saved = dict(vars(self))
+        """The command as it is saved: two calls with the same text make the same command. `now` is left out,
+        because a retry comes later."""
+        saved = dict(vars(self), form=FORM)
         del saved["now"]
         for name in self.ADDED:
             if saved[name] == getattr(type(self), name):
                 del saved[name]
-        return canonical(saved | {"form": FORM})
-
-    @cached_property
-    def digest(self) -> str:
-        """What tells one command from another: the SHA-256 of `text`."""
-        return sha256(self.text)
+        return canonical(saved)
 
 
 @dataclass(frozen=True)
@@ -282,7 +277,7 @@ def policy(command: AcceptResult, current: CurrentWork) -> None:
 
 
 def unknown_field(command: AcceptResult, current: CurrentWork) -> None:
-    if current.saved and current.saved.digest != command.digest:
+    if current.saved and current.saved.command != command.text:
         saved = json.loads(current.saved.command)
         fields = ("form",) if saved.pop("form", FORM) > FORM else ()
         fields += tuple(name for name in saved if name not in vars(command))
@@ -292,7 +287,7 @@ def unknown_field(command: AcceptResult, current: CurrentWork) -> None:
 
 
 def key_reused(command: AcceptResult, current: CurrentWork) -> None:
-    if current.saved and current.saved.digest != command.digest:
+    if current.saved and current.saved.command != command.text:
         before, now = json.loads(current.saved.command), json.loads(command.text)
         fields = tuple(name for name in vars(command) if before.get(name) != now.get(name))
         raise Refused("key-reused", "this key named another command; take a new key", fields)
@@ -395,12 +390,12 @@ GUARDS: dict[str, tuple[Guard, ...]] = {
 
 _WORK = "SELECT * FROM work WHERE scope = ? AND work = ?"
 _ANY_WORK = "SELECT * FROM work WHERE scope = :scope ORDER BY work LIMIT 1"
-_SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command, digest
+_SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command
     FROM receipt WHERE scope = ? AND key = ?"""
 # The work that a receipt names; for a key without one any work of the scope, which knows whether the scope
 # was revoked. One statement, so that it is read at one moment.
 _FOUND = """SELECT work.*, r.id, r.scope, r.key, r.work, r.revision, r.result_digest,
-        r.accepted_at, r.command, r.digest
+        r.accepted_at, r.command
     FROM (SELECT 1) LEFT JOIN receipt r ON r.scope = :scope AND r.key = :key
     LEFT JOIN work ON work.scope = :scope
         AND work.work = coalesce(r.work, (SELECT min(work) FROM work WHERE scope = :scope))"""
@@ -444,7 +439,7 @@ def _read_work_and_receipt(db: Connection, command: AcceptResult) -> CurrentWork
     if row is None:
         return CurrentWork(work)
     saved = SavedReceipt(*row)
-    return CurrentWork(work, saved if saved.digest == command.digest else _in_this_form(saved))
+    return CurrentWork(work, saved if saved.command == command.text else _in_this_form(saved))
 
 
 def _in_this_form(saved: SavedReceipt) -> SavedReceipt:
@@ -452,8 +447,7 @@ def _in_this_form(saved: SavedReceipt) -> SavedReceipt:
     command = json.loads(saved.command)
     if "form" in command:
         return saved
-    text = canonical(command | {"form": FORM})
-    return saved._replace(command=text, digest=sha256(text))
+    return saved._replace(command=canonical(command | {"form": FORM}))
 
 
 def _read_found(db: Connection, command: FindReceipt) -> CurrentWork:
@@ -594,7 +588,7 @@ class Owner(Contract):
         db.execute(_RESULT, (command.now, command.scope, command.work))
         failpoint("after_result")
         done = (command.revision + 1, command.result_digest, command.now)
-        saved = (command.scope, command.key, command.work, command.text, command.digest, *done)
+        saved = (command.scope, command.key, command.work, command.text, sha256(command.text), *done)
         number = numbered("receipt", db.execute(_RECEIPT, saved).lastrowid)
         failpoint("after_receipt")
         outbox.stage(db, "result-recorded", str(number), command.now)

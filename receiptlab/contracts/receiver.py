@@ -135,8 +135,8 @@ class SavedEffect(NamedTuple):
 
 
 class CurrentWriter(NamedTuple):
-    """What a call's transaction has read: the writer's row, and as far as the call needs them the highest fence
-    of the subject, the effect saved under the key, and the writer's restore receipt."""
+    """What a call's transaction has read: the writer's row and, if the call needs them, the highest fence of
+    the subject, the effect saved under the key, and the writer's restore receipt."""
 
     generation: int | None = None
     instance: str | None = None
@@ -254,17 +254,20 @@ def _read_instance(db: Connection, command: RegisterWriter) -> CurrentWriter:
     return CurrentWriter(*(db.execute(_INSTANCE, vars(command)).fetchone() or ()))
 
 
+def _read_writer(db: Connection, command: ApplyEffect | IssueRestoreReceipt) -> CurrentWriter:
+    return CurrentWriter(*(db.execute(_WRITER, vars(command)).fetchone() or ()))
+
+
 def _read_effect(db: Connection, command: ApplyEffect) -> CurrentWriter:
-    row = db.execute(_WRITER, vars(command)).fetchone() or (None, None, None)
+    writer = _read_writer(db, command)
     saved = db.execute(_SAVED, vars(command)).fetchone()
-    highest = db.execute(_HIGHEST, vars(command)).fetchone()
-    return CurrentWriter(*row, *highest, saved=SavedEffect(*saved) if saved else None)
+    (highest,) = db.execute(_HIGHEST, vars(command)).fetchone()
+    return writer._replace(saved=SavedEffect(*saved) if saved else None, highest=highest)
 
 
 def _read_issued(db: Connection, command: IssueRestoreReceipt) -> CurrentWriter:
-    row = db.execute(_WRITER, vars(command)).fetchone() or ()
-    issued = db.execute(_ISSUED, vars(command)).fetchone()
-    return CurrentWriter(*row, issued=RestoreReceipt(*issued, outcome="replayed") if issued else None)
+    writer, row = _read_writer(db, command), db.execute(_ISSUED, vars(command)).fetchone()
+    return writer._replace(issued=RestoreReceipt(row[0], row[1], "replayed") if row else None)
 
 
 class Receiver(Contract):
