@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import NamedTuple
 
-from receiptlab.contracts.base import Accepted, Command
-from receiptlab.errors import Refused
+from receiptlab.contracts.base import Accepted
 
 LEASE_MS = 10_000
 """How long a lease lasts, in milliseconds."""
@@ -39,44 +38,12 @@ class QueueLease(Accepted):
     until: int
 
 
-@dataclass(frozen=True)
-class AcquireSweep(Command):
-    worker: str
-    now: int
-
-
-@dataclass(frozen=True)
-class AcquireQueue(AcquireSweep):
-    namespace: str
-    processor: str
-
-
-@dataclass(frozen=True)
-class UnderLease(Command):
-    """What a call names that acts under a lease."""
-
-    token: int
-    now: int
-
-
 class LeaseRow(NamedTuple):
     """The lease's current row. A lease that was never acquired has the token 0."""
 
     token: int = 0
     holder: str | None = None
     expires_at: int = 0
-
-
-def busy(command: AcquireSweep, current: LeaseRow) -> None:
-    # A lease that ends later than a lease lasts was acquired by a clock that ran ahead. It does not keep
-    # others waiting, and its holder is fenced off by the token.
-    if current.holder is not None and command.now < current.expires_at <= command.now + LEASE_MS:
-        raise Refused("busy", "another worker holds this lease; try again once it is released or expired")
-
-
-def lease_lost(command: UnderLease, current: LeaseRow) -> None:
-    if current.token != command.token or current.holder is None or current.expires_at <= command.now:
-        raise Refused("lease-lost", "this lease has expired or was acquired by another; acquire it again")
 
 
 # The lease's row, or else the row without names: it keeps the highest token of all removed leases.

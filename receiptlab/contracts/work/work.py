@@ -40,6 +40,7 @@ from receiptlab.contracts.work.claims import (
     WorkView,
     backoff,
 )
+from receiptlab.contracts.work.lease import LEASE_MS, SWEEP, LeaseRow, QueueLease
 from receiptlab.errors import Refused, WrongType, WrongValue
 from receiptlab.store import Store
 from receiptlab.values import MAX_INTEGER, Rule, bounded, check, sized, text
@@ -123,58 +124,78 @@ ARGUMENTS: Mapping[str, Rule] = {
 }
 
 
-# The commands. A guard names the smallest of them that has the fields it checks.
+# The commands: the arguments of each call that has guards.
 
 
 @dataclass(frozen=True)
-class ReserveItems(lease.UnderLease):
+class AcquireLease(Command):
     namespace: str
     processor: str
     worker: str
-    limit: int
-    hold_for: int
-    max_attempts: int
-
-
-@dataclass(frozen=True)
-class SweepItems(lease.UnderLease):
-    worker: str
-    limit: int
-    max_attempts: int
-
-
-@dataclass(frozen=True)
-class OnItem(Command):
-    """What every call on one item names."""
-
-    work: int
     now: int
 
 
 @dataclass(frozen=True)
-class UnderClaim(OnItem):
-    """What a call names that acts under a claim."""
-
-    fence: int
+class AcquireSweep(Command):
+    worker: str
+    now: int
 
 
 @dataclass(frozen=True)
-class RenewClaim(UnderClaim):
+class ReserveItems(Command):
+    namespace: str
+    processor: str
+    worker: str
+    token: int
+    limit: int
     hold_for: int
+    max_attempts: int
+    now: int
 
 
 @dataclass(frozen=True)
-class CompleteItem(UnderClaim):
+class SweepItems(Command):
+    worker: str
+    token: int
+    limit: int
+    max_attempts: int
+    now: int
+
+
+@dataclass(frozen=True)
+class RenewClaim(Command):
+    work: int
+    fence: int
+    hold_for: int
+    now: int
+
+
+@dataclass(frozen=True)
+class CompleteItem(Command):
+    work: int
+    fence: int
     reference: str
+    now: int
 
 
 @dataclass(frozen=True)
-class FailItem(UnderClaim):
+class FailItem(Command):
+    work: int
+    fence: int
     error: str
     detail: str
     max_attempts: int
     base: int
     cap: int
+    now: int
+
+
+@dataclass(frozen=True)
+class SettleDeadLetter(Command):
+    """The arguments of `requeue` and `discard`."""
+
+    work: int
+    now: int
 
 
 class ItemRow(NamedTuple):
@@ -192,32 +213,47 @@ class ItemRow(NamedTuple):
     entries: int = 0
 
 
-def not_found(command: OnItem, current: ItemRow) -> None:
+# The guards: first those of calls on a lease, then those of calls on an item.
+
+
+def busy(command: AcquireLease | AcquireSweep, current: LeaseRow) -> None:
+    # A lease that ends later than a lease lasts was acquired by a clock that ran ahead. It does not keep
+    # others waiting, and its holder is fenced off by the token.
+    if current.holder is not None and command.now < current.expires_at <= command.now + LEASE_MS:
+        raise Refused("busy", "another worker holds this lease; try again once it is released or expired")
+
+
+def lease_lost(command: ReserveItems | SweepItems, current: LeaseRow) -> None:
+    if current.token != command.token or current.holder is None or current.expires_at <= command.now:
+        raise Refused("lease-lost", "this lease has expired or was acquired by another; acquire it again")
+
+
+def not_found(command: Command, current: ItemRow) -> None:
     if not current.work:
         raise Refused("not-found", "there is no such item; it may have been compacted or erased")
 
 
-def already_done(command: UnderClaim, current: ItemRow) -> None:
+def already_done(command: Command, current: ItemRow) -> None:
     if current.state == "done":  # under this claim: the guard before this one has compared the fences
         raise Refused("already-done", "this claim has already completed the item; `get` shows the result")
 
 
-def claim_lost_fence(command: UnderClaim, current: ItemRow) -> None:
+def claim_lost_fence(command: RenewClaim | CompleteItem | FailItem, current: ItemRow) -> None:
     if current.fence != command.fence:
         raise Refused("claim-lost", "the item's fence has another value; reserve again", ("fence",))
 
 
-def claim_lost_state(command: UnderClaim, current: ItemRow) -> None:
+def claim_lost_state(command: Command, current: ItemRow) -> None:
     if current.state != "claimed":
         raise Refused("claim-lost", f"the item is {current.state}; only a claimed item will do", ("state",))
 
 
-def claim_lost_expiry(command: UnderClaim, current: ItemRow) -> None:
+def claim_lost_expiry(command: RenewClaim | CompleteItem | FailItem, current: ItemRow) -> None:
     if current.due is not None and current.due <= command.now:
         raise Refused("claim-lost", "this claim has expired; reserve again", ("expiry",))
 
 
-def not_dead(command: OnItem, current: ItemRow) -> None:
+def not_dead(command: Command, current: ItemRow) -> None:
     if current.work and current.state != "dead":
         raise Refused("not-dead", f"the item is {current.state}; only a dead letter will do")
 
@@ -225,9 +261,9 @@ def not_dead(command: OnItem, current: ItemRow) -> None:
 CLAIM = (not_found, claim_lost_fence, claim_lost_state, claim_lost_expiry)
 GUARDS: Mapping[str, tuple[Guard, ...]] = {
     "deliver": (),
-    "acquire": (lease.busy,),
-    "acquire_sweep": (lease.busy,),
-    "reserve": (lease.lease_lost,),
+    "acquire": (busy,),
+    "acquire_sweep": (busy,),
+    "reserve": (lease_lost,),
     "next": (),
     "renew": CLAIM,
     "complete": (not_found, claim_lost_fence, already_done, claim_lost_state, claim_lost_expiry),
@@ -236,7 +272,7 @@ GUARDS: Mapping[str, tuple[Guard, ...]] = {
     "discard": (not_found, not_dead),
     "discard_dead": (),
     "reset_ahead": (),
-    "sweep": (lease.lease_lost,),
+    "sweep": (lease_lost,),
 }
 
 DEAD_LETTER = "dead-letter"
@@ -293,8 +329,12 @@ def spent(item: ItemRow, max_attempts: int) -> bool:
     return item.fence == MAX_INTEGER or (item.state != "pending" and item.attempts >= max_attempts)
 
 
-def _read_item(db: Connection, command: OnItem) -> ItemRow:
-    return ItemRow(*(db.execute(_ONE, (command.work,)).fetchone() or ()))
+def _item(db: Connection, work: int) -> ItemRow:
+    return ItemRow(*(db.execute(_ONE, (work,)).fetchone() or ()))
+
+
+def _read_item(db: Connection, command: RenewClaim | CompleteItem | FailItem | SettleDeadLetter) -> ItemRow:
+    return _item(db, command.work)
 
 
 def _read_items(db: Connection, sql: str, values: Any) -> list[ItemRow]:
@@ -394,23 +434,25 @@ class Work(Contract):
         self.store.failpoint("after_work")
         return new
 
-    def acquire(self, namespace: str, processor: str, worker: str, now: int) -> lease.QueueLease:
+    def acquire(self, namespace: str, processor: str, worker: str, now: int) -> QueueLease:
         """Acquire the lease under which items of this namespace are reserved for this processor.
 
         It lasts ten seconds and cannot be renewed. Refused: busy.
         """
-        command = lease.AcquireQueue(worker, now, namespace, processor)
-        return self._acquire("acquire", (namespace, processor), command)
+        command = AcquireLease(namespace, processor, worker, now)
+        return self._acquire("acquire", command, (namespace, processor))
 
-    def acquire_sweep(self, worker: str, now: int) -> lease.QueueLease:
+    def acquire_sweep(self, worker: str, now: int) -> QueueLease:
         """Acquire the lease under which one worker sweeps. Refused: busy."""
-        return self._acquire("acquire_sweep", lease.SWEEP, lease.AcquireSweep(worker, now))
+        return self._acquire("acquire_sweep", AcquireSweep(worker, now), SWEEP)
 
-    def _acquire(self, name: str, on: tuple[str, str], command: lease.AcquireSweep) -> lease.QueueLease:
-        def write(db: Connection, command: lease.AcquireSweep, current: lease.LeaseRow) -> lease.QueueLease:
-            return lease.acquire(db, on, command.worker, current.token + 1, command.now)
-
-        return self._transact(name, command, lambda db, _: lease.read(db, on), write)
+    def _acquire(self, name: str, command: AcquireLease | AcquireSweep, on: tuple[str, str]) -> QueueLease:
+        return self._transact(
+            name,
+            command,
+            lambda db, _: lease.read(db, on),
+            lambda db, _, current: lease.acquire(db, on, command.worker, current.token + 1, command.now),
+        )
 
     def reserve(
         self,
@@ -429,7 +471,7 @@ class Work(Contract):
         item that has been tried `max_attempts` times becomes a dead letter and is not claimed, so there may
         be fewer claims than due items. Refused: lease-lost.
         """
-        command = ReserveItems(token, now, namespace, processor, worker, limit, hold_for, max_attempts)
+        command = ReserveItems(namespace, processor, worker, token, limit, hold_for, max_attempts, now)
         on = (namespace, processor)
         return self._transact("reserve", command, lambda db, _: lease.read(db, on), self._reserve)
 
@@ -450,7 +492,7 @@ class Work(Contract):
         self.store.failpoint("after_acquire")
         return self.reserve(namespace, processor, worker, token, **policy, now=now)
 
-    def _reserve(self, db: Connection, command: ReserveItems, current: lease.LeaseRow) -> Reserved:
+    def _reserve(self, db: Connection, command: ReserveItems, current: LeaseRow) -> Reserved:
         self.store.failpoint("after_guards")
         claims, dead_letters = [], []
         for item in _read_items(db, _DUE, vars(command)):
@@ -481,25 +523,23 @@ class Work(Contract):
         is taken, and each is checked again inside. The last chunk releases the lease. A receipt with a dead
         letter is not compacted; see `discard`. Refused: lease-lost.
         """
-        command = SweepItems(token, now, worker, limit, max_attempts)
+        command = SweepItems(worker, token, limit, max_attempts, now)
         check(ARGUMENTS, vars(command))
         overdue = self.store.read(_OVERDUE, vars(command))
         self.store.failpoint("after_look")
-        return self._run(
-            "sweep", command, lambda db, _: lease.read(db, lease.SWEEP), partial(self._sweep, overdue)
-        )
+        return self._run("sweep", command, lambda db, _: lease.read(db, SWEEP), partial(self._sweep, overdue))
 
     def _sweep(
         self,
         overdue: list[tuple[int, str]],
         db: Connection,
         command: SweepItems,
-        current: lease.LeaseRow,
+        current: LeaseRow,
     ) -> SweptChunk:
         self.store.failpoint("after_guards")
         expired, dead_letters = 0, 0
         for work, _ in overdue:
-            item = _read_item(db, OnItem(work, command.now))
+            item = _item(db, work)
             ended = item.state == "claimed" and item.due is not None and item.due <= command.now
             if ended:
                 _expire(db, item, command.now)
@@ -515,7 +555,7 @@ class Work(Contract):
         self.store.failpoint("after_receipts")
         found = (*Counter(kind for _, kind in overdue).values(), receipts.compacted, receipts.removed)
         if command.limit not in found:
-            lease.release(db, lease.SWEEP)
+            lease.release(db, SWEEP)
         counts = (expired, dead_letters, receipts.compacted, receipts.removed)
         return SweptChunk(*counts, more=command.limit in found)
 
@@ -526,7 +566,7 @@ class Work(Contract):
         The lease on the queue does not matter here: a claim outlives the lease under which it was taken, so
         a worker can renew while another worker holds the lease.
         """
-        return self._transact("renew", RenewClaim(work, now, fence, hold_for), _read_item, self._renew)
+        return self._transact("renew", RenewClaim(work, fence, hold_for, now), _read_item, self._renew)
 
     def _renew(self, db: Connection, command: RenewClaim, item: ItemRow) -> WorkState:
         until = max(item.due or 0, command.now + command.hold_for)
@@ -538,7 +578,7 @@ class Work(Contract):
 
         Refused: no-transaction, other-store, not-found, already-done, claim-lost.
         """
-        self._under(db, claim, now)
+        self._under(db, claim, "", now)
 
     def complete(self, work: int, fence: int, reference: str, now: int) -> WorkState:
         """Complete the item, with one effect row and one outbox row.
@@ -548,7 +588,7 @@ class Work(Contract):
         not-found (compacted or erased), claim-lost.
         """
         return self._transact(
-            "complete", CompleteItem(work, now, fence, reference), _read_item, self._complete
+            "complete", CompleteItem(work, fence, reference, now), _read_item, self._complete
         )
 
     def _complete(self, db: Connection, command: CompleteItem, item: ItemRow) -> WorkState:
@@ -566,8 +606,7 @@ class Work(Contract):
         A refusal that leaves the `with` rolls all of it back.
         Refused: no-transaction, other-store, not-found, already-done, claim-lost.
         """
-        check(ARGUMENTS, {"reference": reference})
-        item = self._under(db, claim, now)
+        item = self._under(db, claim, reference, now)
         return self._finish(db, item, now, "done", reference=reference)
 
     def fail(
@@ -586,7 +625,7 @@ class Work(Contract):
         The item is due again after `backoff`, or a dead letter once it has been tried `max_attempts` times.
         Refused: not-found, claim-lost.
         """
-        command = FailItem(work, now, fence, error, detail, max_attempts, base, cap)
+        command = FailItem(work, fence, error, detail, max_attempts, base, cap, now)
         return self._transact("fail", command, _read_item, self._fail)
 
     def _fail(self, db: Connection, command: FailItem, item: ItemRow) -> WorkState:
@@ -602,9 +641,9 @@ class Work(Contract):
 
         Refused: not-found, not-dead, fence-at-end.
         """
-        return self._transact("requeue", OnItem(work, now), _read_item, self._requeue)
+        return self._transact("requeue", SettleDeadLetter(work, now), _read_item, self._requeue)
 
-    def _requeue(self, db: Connection, command: OnItem, item: ItemRow) -> WorkState:
+    def _requeue(self, db: Connection, command: SettleDeadLetter, item: ItemRow) -> WorkState:
         if item.fence == MAX_INTEGER:
             what = "its fence cannot rise any more; discard it, and stage a new processor revision"
             raise Refused("fence-at-end", what)
@@ -619,9 +658,9 @@ class Work(Contract):
 
         Refused: not-found, not-dead.
         """
-        return self._transact("discard", OnItem(work, now), _read_item, self._discard)
+        return self._transact("discard", SettleDeadLetter(work, now), _read_item, self._discard)
 
-    def _discard(self, db: Connection, command: OnItem, item: ItemRow) -> WorkState:
+    def _discard(self, db: Connection, command: SettleDeadLetter, item: ItemRow) -> WorkState:
         db.execute(_MOVE, ("discarded", None, None, command.now, item.work))
         db.execute(_UNSETTLED, (-1, item.identity))
         return WorkState(item.work, "discarded")
@@ -632,7 +671,7 @@ class Work(Contract):
         with self.store.write() as db:
             items = _read_items(db, _LONG_DEAD, (now - keep_for, limit))
             for item in items:
-                self._discard(db, OnItem(item.work, now), item)
+                self._discard(db, SettleDeadLetter(item.work, now), item)
         return Discarded(len(items), len(items) == limit)
 
     def reset_ahead(self, horizon: int, limit: int, now: int) -> Reset:
@@ -665,7 +704,7 @@ class Work(Contract):
         check(ARGUMENTS, {"work": work})
         views = self._views("id = ?", (work,))
         if not views:
-            not_found(OnItem(work, 0), ItemRow())
+            not_found(Command(), ItemRow())
         return views[0]
 
     def history(self, work: int) -> History:
@@ -673,7 +712,7 @@ class Work(Contract):
         check(ARGUMENTS, {"work": work})
         rows = self.store.read(_HISTORY, (work,))  # one row of NULLs if there was no attempt yet
         if not rows:
-            not_found(OnItem(work, 0), ItemRow())
+            not_found(Command(), ItemRow())
         return History(work, tuple(Attempt(*row) for row in rows if row[0] is not None))
 
     def dead(self, after: int, limit: int) -> DeadLetters:
@@ -692,7 +731,7 @@ class Work(Contract):
         rows = self.store.read(_VIEW + where, values)  # items and attempts, all read at the same moment
         return [WorkView(*(*row[:-1], tuple((row[-1] or "").split()))) for row in rows]
 
-    def _under(self, db: Connection, claim: WorkClaim, now: int) -> ItemRow:
+    def _under(self, db: Connection, claim: WorkClaim, reference: str, now: int) -> ItemRow:
         """Check a claim inside the caller's transaction, and return the current row of its item.
 
         The file's path guards against a mix-up. It cannot show that a backup took the file's place.
@@ -703,7 +742,7 @@ class Work(Contract):
         if claim.file != self.store.path:
             what = f"this claim belongs to another file, {claim.file.name}; finish it there"
             raise Refused("other-store", what)
-        command = UnderClaim(claim.work, now, claim.fence)
+        command = CompleteItem(claim.work, claim.fence, reference, now)
         check(ARGUMENTS, vars(command))
         item = self._decide("complete", db, command, _read_item, lambda db, command, item: item)
         of = (claim.work, claim.identity, claim.revision, claim.processor, claim.processor_revision)
