@@ -129,8 +129,8 @@ if call.fence is not seen.work.fence:
     raise Refused("fence", "this is not the fence handed out last")
 """
 EXPIRY = """
-if seen.due <= call.now:
-    raise Refused("claim-lost", "this claim has ended", ("expiry",))
+if current.due <= command.now:
+    raise Refused("claim-lost", "this claim has expired", ("expiry",))
 """
 IS_MINE = """
 row = contract.get(work)

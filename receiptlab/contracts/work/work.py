@@ -240,7 +240,7 @@ def already_done(command: Command, current: ItemRow) -> None:
 
 def claim_lost_fence(command: RenewClaim | CompleteItem | FailItem, current: ItemRow) -> None:
     if current.fence != command.fence:
-        raise Refused("claim-lost", "the item's fence has another value; reserve again", ("fence",))
+        raise Refused("claim-lost", "this is not the item's current fence; reserve again", ("fence",))
 
 
 def claim_lost_state(command: Command, current: ItemRow) -> None:
