@@ -171,7 +171,7 @@ _MOVE = """UPDATE receipt SET state = 'live', key = :key, head = :number, revisi
     WHERE identity = :identity"""
 _COLLIDE = """UPDATE receipt SET revisions = :number, collisions = collisions + 1, seen = seen + 1,
     changed_at = :now WHERE identity = :identity"""
-_SAW = "UPDATE receipt SET seen = seen + 1 WHERE identity = ?"
+_COUNT_DELIVERY = "UPDATE receipt SET seen = seen + 1 WHERE identity = ?"
 
 _KNOWN = """SELECT r.state, r.head, r.revisions, r.changed_at, h.digest, v.number, v.disposition, v.outcome
     FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
@@ -180,18 +180,18 @@ _KNOWN = """SELECT r.state, r.head, r.revisions, r.changed_at, h.digest, v.numbe
 _DUE = """SELECT identity FROM receipt
     WHERE state = 'live' AND retain_until <= :now AND unsettled = 0
     ORDER BY retain_until, identity LIMIT :limit"""
-_OVER = """SELECT identity FROM receipt
+_EXPIRED = """SELECT identity FROM receipt
     WHERE state = 'compacted' AND tombstone_until <= :now ORDER BY tombstone_until, identity LIMIT :limit"""
 _COMPACT = "UPDATE receipt SET state = 'compacted', key = NULL, seen = 0, changed_at = ? WHERE identity = ?"
-_FORGET = "UPDATE revision SET outcome = NULL, staged_at = NULL WHERE identity = ?"
+_CLEAR_OUTCOMES = "UPDATE revision SET outcome = NULL, staged_at = NULL WHERE identity = ?"
 _ERASE = """INSERT INTO receipt VALUES (?, 'erased', NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL, ?)
     ON CONFLICT (identity) DO UPDATE SET state = 'erased', key_kind = NULL, tenant = NULL, namespace = NULL,
     key = NULL, head = NULL, revisions = 0, collisions = 0, seen = 0, unsettled = 0, retain_until = NULL,
     tombstone_until = NULL, changed_at = excluded.changed_at WHERE state <> 'erased'"""
-_UNSAY = "DELETE FROM outbox WHERE subject = ? AND topic <> 'erased'"
+_DELETE_MESSAGES = "DELETE FROM outbox WHERE subject = ? AND topic <> 'erased'"
 _ERASURES = "SELECT id, subject, staged_at FROM outbox WHERE topic = 'erased' AND id > ? ORDER BY id LIMIT ?"
-_UNREVISE = "DELETE FROM revision WHERE identity = ?"
-_REMOVE = "DELETE FROM receipt WHERE identity = ?"
+_DELETE_REVISIONS = "DELETE FROM revision WHERE identity = ?"
+_DELETE_RECEIPT = "DELETE FROM receipt WHERE identity = ?"
 _OF_TENANT = "SELECT identity FROM receipt WHERE tenant = ? ORDER BY identity"
 _OF_NAMESPACE = "SELECT identity FROM receipt WHERE tenant = ? AND namespace = ? ORDER BY identity"
 
@@ -221,7 +221,7 @@ class Intake(Contract):
         "outbox": outbox.COUNT,
     }
 
-    inhand: Finding | None = None
+    classified: Finding | None = None
     """What this object classified last; `stage` stages it."""
 
     def item(self, key_kind: str, tenant: str, namespace: str, key: str, digest: str) -> Item:
@@ -237,8 +237,8 @@ class Intake(Contract):
 
         It only reads. Another delivery may come before the staging call, which then refuses (head-moved).
         """
-        self.inhand = self._find(self.item(key_kind, tenant, namespace, key, digest))
-        return self.inhand
+        self.classified = self._find(self.item(key_kind, tenant, namespace, key, digest))
+        return self.classified
 
     def _find(self, item: Item) -> Finding:
         rows = self.store.read(_KNOWN, (item.digest, item.identity))  # one statement, one moment
@@ -308,7 +308,7 @@ class Intake(Contract):
         """
         command = self._checked(db, "again", again, now=now)
         current = self._guard("stage", db, command.item, command)
-        db.execute(_SAW, (command.item.identity,))
+        db.execute(_COUNT_DELIVERY, (command.item.identity,))
         return Staged(command.item.identity, current.known_as or 0)
 
     def _checked(self, db: Connection, name: str, classified: Any, **values: Any) -> StageItem:
@@ -351,7 +351,7 @@ class Intake(Contract):
         horizons = {"retain_until": retain_until, "tombstone_until": tombstone_until}
         check(ARGUMENTS, {"decision": decision, "reference": reference, **horizons, "now": now})
         with self.store.write() as db:
-            return self._stage(db, self.inhand, decision, reference, retain_until, tombstone_until, now)
+            return self._stage(db, self.classified, decision, reference, retain_until, tombstone_until, now)
 
     def deliver(
         self,
@@ -435,14 +435,15 @@ class Intake(Contract):
         self._inside(db)
         values = {"limit": limit, "now": now}
         check(ARGUMENTS, values)
-        over, due = db.execute(_OVER, values).fetchall(), db.execute(_DUE, values).fetchall()
-        for row in over:
-            db.execute(_UNREVISE, row)
-            db.execute(_REMOVE, row)
+        expired = db.execute(_EXPIRED, values).fetchall()
+        due = db.execute(_DUE, values).fetchall()
+        for row in expired:
+            db.execute(_DELETE_REVISIONS, row)
+            db.execute(_DELETE_RECEIPT, row)
         for row in due:
             db.execute(_COMPACT, (now, *row))
-            db.execute(_FORGET, row)
-        return Swept(len(due), len(over))
+            db.execute(_CLEAR_OUTCOMES, row)
+        return Swept(len(due), len(expired))
 
     def erase_identity(self, key_kind: str, tenant: str, namespace: str, key: str, now: int) -> Erasure:
         """Erase one identity for good, delivered or not. Idempotent."""
@@ -484,12 +485,12 @@ class Intake(Contract):
         """
         self._inside(db)
         check(ARGUMENTS, {"identity": identity, "now": now})
-        db.execute(_UNREVISE, (identity,))
+        db.execute(_DELETE_REVISIONS, (identity,))
         if not db.execute(_ERASE, (identity, now)).rowcount:
             return False
         # The announcement is staged first, so that it gets a new id, not the id of a deleted row.
         outbox.stage(db, "erased", identity, now)
-        db.execute(_UNSAY, (identity,))
+        db.execute(_DELETE_MESSAGES, (identity,))
         return True
 
     def erasures(self, after: int, limit: int) -> Erasures:

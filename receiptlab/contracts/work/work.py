@@ -136,12 +136,6 @@ class AcquireLease(Command):
 
 
 @dataclass(frozen=True)
-class AcquireSweep(Command):
-    worker: str
-    now: int
-
-
-@dataclass(frozen=True)
 class ReserveItems(Command):
     namespace: str
     processor: str
@@ -216,7 +210,7 @@ class ItemRow(NamedTuple):
 # The guards: first those of calls on a lease, then those of calls on an item.
 
 
-def busy(command: AcquireLease | AcquireSweep, current: LeaseRow) -> None:
+def busy(command: AcquireLease, current: LeaseRow) -> None:
     # A lease that ends later than a lease lasts was acquired by a clock that ran ahead. It does not keep
     # others waiting, and its holder is fenced off by the token.
     if current.holder is not None and command.now < current.expires_at <= command.now + LEASE_MS:
@@ -329,6 +323,15 @@ def spent(item: ItemRow, max_attempts: int) -> bool:
     return item.fence == MAX_INTEGER or (item.state != "pending" and item.attempts >= max_attempts)
 
 
+def _read_lease(db: Connection, command: AcquireLease | ReserveItems) -> LeaseRow:
+    return lease.read(db, (command.namespace, command.processor))
+
+
+def _acquire(db: Connection, command: AcquireLease, current: LeaseRow) -> QueueLease:
+    on = (command.namespace, command.processor)
+    return lease.acquire(db, on, command.worker, current.token + 1, command.now)
+
+
 def _item(db: Connection, work: int) -> ItemRow:
     return ItemRow(*(db.execute(_ONE, (work,)).fetchone() or ()))
 
@@ -337,7 +340,7 @@ def _read_item(db: Connection, command: RenewClaim | CompleteItem | FailItem | S
     return _item(db, command.work)
 
 
-def _read_items(db: Connection, sql: str, values: Any) -> list[ItemRow]:
+def _read_items(db: Connection, sql: str, values: tuple[int, ...] | dict[str, Any]) -> list[ItemRow]:
     return [ItemRow(*row) for row in db.execute(sql, values).fetchall()]
 
 
@@ -440,19 +443,12 @@ class Work(Contract):
         It lasts ten seconds and cannot be renewed. Refused: busy.
         """
         command = AcquireLease(namespace, processor, worker, now)
-        return self._acquire("acquire", command, (namespace, processor))
+        return self._transact("acquire", command, _read_lease, _acquire)
 
     def acquire_sweep(self, worker: str, now: int) -> QueueLease:
         """Acquire the lease under which one worker sweeps. Refused: busy."""
-        return self._acquire("acquire_sweep", AcquireSweep(worker, now), SWEEP)
-
-    def _acquire(self, name: str, command: AcquireLease | AcquireSweep, on: tuple[str, str]) -> QueueLease:
-        return self._transact(
-            name,
-            command,
-            lambda db, _: lease.read(db, on),
-            lambda db, _, current: lease.acquire(db, on, command.worker, current.token + 1, command.now),
-        )
+        check(ARGUMENTS, {"worker": worker, "now": now})
+        return self._run("acquire_sweep", AcquireLease(*SWEEP, worker, now), _read_lease, _acquire)
 
     def reserve(
         self,
@@ -472,8 +468,7 @@ class Work(Contract):
         be fewer claims than due items. Refused: lease-lost.
         """
         command = ReserveItems(namespace, processor, worker, token, limit, hold_for, max_attempts, now)
-        on = (namespace, processor)
-        return self._transact("reserve", command, lambda db, _: lease.read(db, on), self._reserve)
+        return self._transact("reserve", command, _read_lease, self._reserve)
 
     def next(
         self,
