@@ -303,7 +303,7 @@ def test_a_sweep_takes_no_more_than_its_limit(intake):
 # I-11, I-12: erasure
 
 
-def test_erasure_is_final_and_leaves_the_identity_and_the_time_alone(intake):
+def test_erasure_is_final_and_leaves_only_the_identity_and_the_time(intake):
     first(intake)
     again, handle = intake.classify(**NAME, digest=A), intake.classify(**NAME, digest=B).handle
     assert intake.erase_identity(**NAME, now=500).erased == 1
@@ -440,7 +440,7 @@ def test_a_change_whose_receipt_is_gone_is_not_found(intake):
 
 
 def test_classification_sees_one_moment(intake, monkeypatch):
-    """An erasure that comes between two reads must not be half seen: there is one read."""
+    """An erasure between two reads must not be half visible, so there is only one read."""
     first(intake)
     with intake.store.again() as second:
         other, read = Intake(second), intake.store.read
@@ -472,7 +472,7 @@ def test_an_erasure_can_stand_beside_the_consumers_own(intake):
 
 @pytest.mark.parametrize("meanwhile", [B, C])
 def test_a_handle_does_not_outlive_the_receipt_it_was_made_on(intake, meanwhile):
-    """The receipt goes and another one comes under the same identity, with the same numbers."""
+    """The receipt is removed, and another one follows under the same identity, with the same numbers."""
     first(intake)
     handle = intake.classify(**NAME, digest=B).handle
     intake.sweep(limit=10, now=1_000)
@@ -586,7 +586,7 @@ def test_no_statement_on_the_way_of_one_item_reads_a_whole_table(intake, stateme
 
 
 def steps_of(intake, call):
-    """How many steps SQLite's own machine makes for a call: what it costs, without a clock."""
+    """The number of steps that SQLite's virtual machine makes for a call: its cost, without a clock."""
     counted = []
     intake.store.db.set_progress_handler(lambda: counted.append(1), 1)
     call()
