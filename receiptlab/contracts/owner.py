@@ -14,7 +14,7 @@ from sqlite3 import Connection
 from typing import Any, ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import Command, Contract, Guard, numbered, writes
+from receiptlab.contracts.base import Command, Contract, Guards, numbered, writes
 from receiptlab.errors import Refused
 from receiptlab.values import (
     MAX_INTEGER,
@@ -152,41 +152,44 @@ class Receipt:
 
 
 @dataclass(frozen=True)
-class AddWork(Command):
+class OnWork(Command):
+    """What every call on one piece of work has. `cancel` needs no more."""
+
     scope: str
     work: str
+    now: int
+
+
+@dataclass(frozen=True)
+class AddWork(OnWork):
     revision: int
     epoch: int
     policy: str
-    now: int
 
 
 @dataclass(frozen=True)
-class ClaimWork(Command):
-    scope: str
-    work: str
+class SetAuthority(OnWork):
+    epoch: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class ClaimWork(OnWork):
     actor: str
-    now: int
     until: int
 
 
 @dataclass(frozen=True)
-class RenewLease(Command):
-    scope: str
-    work: str
+class UnderLease(OnWork):
+    """What every call under a lease has: the actor, and the fence of its claim. `release` needs no more."""
+
     actor: str
     fence: int
-    now: int
-    until: int
 
 
 @dataclass(frozen=True)
-class ReleaseLease(Command):
-    scope: str
-    work: str
-    actor: str
-    fence: int
-    now: int
+class RenewLease(UnderLease):
+    until: int
 
 
 @dataclass(frozen=True)
@@ -224,22 +227,6 @@ class FindReceipt(Command):
     key: str
     epoch: int
     policy: str
-
-
-@dataclass(frozen=True)
-class CancelWork(Command):
-    scope: str
-    work: str
-    now: int
-
-
-@dataclass(frozen=True)
-class SetAuthority(Command):
-    scope: str
-    work: str
-    epoch: int
-    policy: str
-    now: int
 
 
 @dataclass(frozen=True)
@@ -336,12 +323,12 @@ def release_state(command: Command, current: CurrentWork) -> None:
         raise Refused("state", "this work is not leased; there is no lease to give back")
 
 
-def fence(command: RenewLease | ReleaseLease | AcceptResult, current: CurrentWork) -> None:
+def fence(command: UnderLease | AcceptResult, current: CurrentWork) -> None:
     if command.fence != current.work.fence:
         raise Refused("fence", "this is not the fence handed out last; this claim no longer counts")
 
 
-def holder(command: RenewLease | ReleaseLease | AcceptResult, current: CurrentWork) -> None:
+def holder(command: UnderLease | AcceptResult, current: CurrentWork) -> None:
     if command.actor != current.work.holder:
         raise Refused("holder", "another actor holds the lease; only the holder may use it")
 
@@ -361,9 +348,7 @@ def cancel_state(command: Command, current: CurrentWork) -> None:
         raise Refused("state", "a result is recorded; it is too late to cancel")
 
 
-_OnWork = AddWork | ClaimWork | RenewLease | ReleaseLease | CancelWork | SetAuthority
-
-GUARDS: dict[str, tuple[Guard, ...]] = {
+GUARDS: Guards = {
     "add": (exists,),
     "claim": (not_found, revoked, claim_state, busy, exhausted),
     "accept": (
@@ -425,7 +410,7 @@ def _work_row(row: tuple[Any, ...] | None) -> WorkRow:
     return WorkRow._make(row or [None] * len(WorkRow._fields))
 
 
-def _read_work(db: Connection, command: _OnWork) -> CurrentWork:
+def _read_work(db: Connection, command: OnWork) -> CurrentWork:
     return CurrentWork(_work_row(db.execute(_WORK, (command.scope, command.work)).fetchone()))
 
 
@@ -481,7 +466,7 @@ class Owner(Contract):
 
         Work added to a scope that was revoked is revoked as well.
         """
-        self._transact("add", AddWork(scope, work, revision, epoch, policy, now), _read_work, writes(_ADD))
+        self._transact("add", AddWork(scope, work, now, revision, epoch, policy), _read_work, writes(_ADD))
 
     def claim(self, scope: str, work: str, actor: str, now: int, until: int) -> Claim:
         """Lease the work to `actor` from `now` to `until`.
@@ -490,7 +475,7 @@ class Owner(Contract):
         has no key of its own: a worker that loses the answer finds its fence with `look`, and can release it.
         """
         integer("until", until, low=countable("now", now) + 1)
-        return self._transact("claim", ClaimWork(scope, work, actor, now, until), _read_work, self._claim)
+        return self._transact("claim", ClaimWork(scope, work, now, actor, until), _read_work, self._claim)
 
     def renew(self, scope: str, work: str, actor: str, fence: int, now: int, until: int) -> Claim:
         """Extend one's own live lease to `until`; it never gets shorter. Returns the claim as it is now.
@@ -499,7 +484,7 @@ class Owner(Contract):
         """
         integer("until", until, low=countable("now", now) + 1)
         return self._transact(
-            "renew", RenewLease(scope, work, actor, fence, now, until), _read_work, self._renew
+            "renew", RenewLease(scope, work, now, actor, fence, until), _read_work, self._renew
         )
 
     def release(self, scope: str, work: str, actor: str, fence: int, now: int) -> None:
@@ -507,7 +492,7 @@ class Owner(Contract):
 
         Refused, in this order: not-found, revoked, state, fence, holder.
         """
-        self._transact("release", ReleaseLease(scope, work, actor, fence, now), _read_work, writes(_RELEASE))
+        self._transact("release", UnderLease(scope, work, now, actor, fence), _read_work, writes(_RELEASE))
 
     def accept(
         self,
@@ -544,12 +529,12 @@ class Owner(Contract):
 
     def cancel(self, scope: str, work: str, now: int) -> None:
         """Cancel the work for good, leased or not. Refused: not-found, state (a result is recorded)."""
-        self._transact("cancel", CancelWork(scope, work, now), _read_work, writes(_CANCEL))
+        self._transact("cancel", OnWork(scope, work, now), _read_work, writes(_CANCEL))
 
     def set_authority(self, scope: str, work: str, epoch: int, policy: str, now: int) -> None:
         """Say which epoch and policy are in force for the work from now on. Refused: not-found."""
         self._transact(
-            "set_authority", SetAuthority(scope, work, epoch, policy, now), _read_work, writes(_AUTHORITY)
+            "set_authority", SetAuthority(scope, work, now, epoch, policy), _read_work, writes(_AUTHORITY)
         )
 
     def revoke(self, scope: str, now: int) -> None:

@@ -15,11 +15,12 @@ caller that makes up a new key for each request still adds a row each time.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 from sqlite3 import Connection
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.base import Command, Contract, Guard
+from receiptlab.contracts.base import Command, Contract, Guards
 from receiptlab.errors import Refused
 from receiptlab.values import Rule, check, hex_digest, integer, one_of, sha256, sized, text
 
@@ -219,7 +220,7 @@ def issue_replay(command: Command, current: CurrentWriter) -> RestoreReceipt | N
     return current.issued
 
 
-GUARDS: dict[str, tuple[Guard, ...]] = {
+GUARDS: Guards = {
     "register": (writer_fenced, register_replay),
     "apply": (writer_unknown, writer_fenced, key_reused, replay, fence),
     "issue": (writer_unknown, writer_fenced, issue_replay),
@@ -241,9 +242,9 @@ _REFUSAL = """INSERT INTO refusal (owner, key, generation, reason, times, first_
     ON CONFLICT (owner, key, generation, reason)
     DO UPDATE SET times = times + 1, last_at = excluded.last_at"""
 _ISSUED = "SELECT id, document FROM restoration WHERE owner = :owner AND generation = :generation"
-_WRITERS = "SELECT generation, instance, fenced_at FROM writer WHERE owner = ? ORDER BY generation"
-_ACCEPTED = "SELECT generation, key FROM effect WHERE owner = ? ORDER BY id"
-_REFUSED = "SELECT generation, key, reason, times FROM refusal WHERE owner = ? ORDER BY id"
+_WRITERS = "SELECT generation, instance, fenced_at FROM writer WHERE owner = :owner ORDER BY generation"
+_ACCEPTED = "SELECT generation, key FROM effect WHERE owner = :owner ORDER BY id"
+_REFUSED = "SELECT generation, key, reason, times FROM refusal WHERE owner = :owner ORDER BY id"
 _ISSUE = """INSERT INTO restoration (owner, generation, document, issued_at)
     VALUES (?, ?, ?, ?)"""
 _KNOWN = """SELECT coalesce((SELECT max(fence) FROM effect WHERE owner = :owner AND subject = :subject), 0),
@@ -377,24 +378,15 @@ class Receiver(Contract):
 
 def _document(db: Connection, command: IssueRestoreReceipt) -> str:
     """Every writer of the owner with its effects and refusals, and the refusals of unregistered writers."""
-    owner = (command.owner,)
-    accepted: dict[int, list[str]] = {}
-    refused: dict[int, list[str]] = {}
-    for generation, key in db.execute(_ACCEPTED, owner):
-        accepted.setdefault(generation, []).append(key)
-    for generation, key, reason, times in db.execute(_REFUSED, owner):
-        counted = f", {times} times" if times > 1 else ""
-        refused.setdefault(generation, []).append(f"{key}: {reason}{counted}")
-    writers = [
-        {
-            "generation": generation,
-            "instance": instance,
-            "fenced_at": fenced_at,
-            "accepted": accepted.get(generation, []),
-            "refused": refused.get(generation, []),
-        }
-        for generation, instance, fenced_at in db.execute(_WRITERS, owner)
-    ]
+    accepted, refused = defaultdict(list), defaultdict(list)
+    for generation, key in db.execute(_ACCEPTED, vars(command)):
+        accepted[generation].append(key)
+    for generation, key, reason, times in db.execute(_REFUSED, vars(command)):
+        refused[generation].append(f"{key}: {reason}" + (f", {times} times" if times > 1 else ""))
+    writers = []
+    for generation, instance, fenced_at in db.execute(_WRITERS, vars(command)):
+        lists = {"accepted": accepted[generation], "refused": refused[generation]}
+        writers.append({"generation": generation, "instance": instance, "fenced_at": fenced_at, **lists})
     document = {"owner": command.owner, "enforced": command.enforced, "issued_at": command.now}
-    document |= {"writers": writers, "refused of strangers": refused.get(NOBODY, [])}
+    document |= {"writers": writers, "refused of strangers": refused[NOBODY]}
     return json.dumps(document, sort_keys=True, separators=(",", ":"))

@@ -16,7 +16,7 @@ from functools import cached_property
 from sqlite3 import Connection
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.base import Command, Contract, Guard, numbered
+from receiptlab.contracts.base import Command, Contract, Guards, numbered
 from receiptlab.errors import Refused
 from receiptlab.values import Rule, canonical, check, integer, sha256, text, utf8
 
@@ -183,7 +183,7 @@ def close_and_collect_replay(command: CloseRange, current: CurrentKey) -> Closur
     )
 
 
-GUARDS: dict[str, tuple[Guard, ...]] = {
+GUARDS: Guards = {
     "execute": (closed, conflict, unknown_field, replay, result_expired),
     "expire_result": (closed, not_found, expire_result_replay),
     "close_and_collect": (boundary, close_and_collect_replay),
