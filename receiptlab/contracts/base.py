@@ -20,12 +20,19 @@ class Command:
 Guard = Callable[[Any, Any], Any]
 """`guard(command, current)`: returns None to go on or a saved answer to end with, or raises Refused."""
 
+Guards = Mapping[str, tuple[Guard, ...]]
+"""For each call its guards, in order."""
+
 C = TypeVar("C")
 """The command of a call."""
 R = TypeVar("R")
 """What its transaction has read: the current rows."""
 A = TypeVar("A")
 """Its answer."""
+Read = Callable[[Connection, C], R]
+"""Reads the current rows of a command."""
+Write = Callable[[Connection, C, R], A]
+"""Writes what the command asks for, and returns the answer."""
 
 
 def writes(sql: str) -> Callable[[Connection, Any, Any], None]:
@@ -45,14 +52,14 @@ def numbered(what: str, number: int | None) -> int:
     return number
 
 
-class Accepted:
-    """The base of answers of calls that took effect."""
+class AcceptedAnswer:
+    """The base of the answers of calls that took effect."""
 
     outcome: ClassVar[str] = "accepted"
 
 
-class Read:
-    """The base of answers of calls that only read."""
+class ReadAnswer:
+    """The base of the answers of calls that only read."""
 
     outcome: ClassVar[str] = "read"
 
@@ -73,7 +80,7 @@ class Contract:
     """The tables that a case may make fail."""
     ARGUMENTS: ClassVar[Mapping[str, Rule]]
     """For each argument name the rule that a value must pass."""
-    GUARDS: ClassVar[Mapping[str, tuple[Guard, ...]]]
+    GUARDS: ClassVar[Guards]
     """For each call its guards, in order. It lists every call that writes, and the reads that have guards."""
     READS: ClassVar[tuple[str, ...]] = ()
     """The calls that only read, or otherwise change no row."""
@@ -82,7 +89,7 @@ class Contract:
     COUNTS: ClassVar[Mapping[str, str]]
     """What a run shows after each step: a name, and the SELECT that counts it."""
 
-    def __init__(self, store: Store, guards: Mapping[str, tuple[Guard, ...]] | None = None) -> None:
+    def __init__(self, store: Store, guards: Guards | None = None) -> None:
         store.require(self.SCHEMA)
         self.store = store
         self.guards = self.GUARDS if guards is None else guards
@@ -105,36 +112,17 @@ class Contract:
         """(what is leased, holder, fence, end) of each lease in the file, expired ones included."""
         return []
 
-    def _transact(
-        self,
-        name: str,
-        command: C,
-        read: Callable[[Connection, C], R],
-        write: Callable[[Connection, C, R], A],
-    ) -> A:
+    def _transact(self, name: str, command: C, read: Read[C, R], write: Write[C, R, A]) -> A:
         """Make one call: check its arguments, then `_run` it."""
         check(self.ARGUMENTS, vars(command))
         return self._run(name, command, read, write)
 
-    def _run(
-        self,
-        name: str,
-        command: C,
-        read: Callable[[Connection, C], R],
-        write: Callable[[Connection, C, R], A],
-    ) -> A:
+    def _run(self, name: str, command: C, read: Read[C, R], write: Write[C, R, A]) -> A:
         """Make a call whose arguments were checked before: `_decide`, in a transaction of its own."""
         with self.store.write() as db:
             return self._decide(name, db, command, read, write)
 
-    def _decide(
-        self,
-        name: str,
-        db: Connection,
-        command: C,
-        read: Callable[[Connection, C], R],
-        write: Callable[[Connection, C, R], A],
-    ) -> A:
+    def _decide(self, name: str, db: Connection, command: C, read: Read[C, R], write: Write[C, R, A]) -> A:
         """In the open transaction, read the current rows, run the call's guards in order, then write.
 
         A guard that raises Refused ends the call. So does a guard that returns a saved answer: the call

@@ -1,8 +1,8 @@
-"""The workspace owner: one place decides which result of a piece of work counts.
+"""The workspace owner: it decides which result of a piece of work is accepted.
 
-Workers claim work under a lease and send back a result. Answers get lost, leases expire, workers
-are replaced, scopes are revoked. The owner checks all of it in the transaction that commits, so
-that a result is accepted once, and a retry gets the receipt of the first time.
+Workers claim work under a lease and send back a result. Answers get lost, leases expire, workers are
+replaced, scopes are revoked. The owner checks all of this in the transaction that commits. So it accepts a
+result once, and a retry gets the first receipt.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlite3 import Connection
 from typing import Any, ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import Command, Contract, Guard, numbered, writes
+from receiptlab.contracts.base import Command, Contract, Guards, numbered, writes
 from receiptlab.errors import Refused
 from receiptlab.values import (
     MAX_INTEGER,
@@ -62,7 +62,7 @@ ARGUMENTS: dict[str, Rule] = {
 }
 
 FORM = 1
-"""The version of the form in which a command is saved; see `AcceptResult.ADDED` for adding a field."""
+"""The version of the saved form of a command. `AcceptResult.ADDED` explains how to add a field."""
 
 
 class WorkRow(NamedTuple):
@@ -114,7 +114,8 @@ class CurrentWork(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A lease on a piece of work. `fence` is higher than any before it; the lease ends at `until`."""
+    """A lease on a piece of work. `fence`, the fencing token, is higher than any before it. The lease ends at
+    `until`."""
 
     scope: str
     work: str
@@ -128,8 +129,8 @@ class Claim:
 class Receipt:
     """The owner's lasting answer to a result.
 
-    `outcome` says whether this call made the receipt (accepted) or found it (replayed). It is not
-    part of the receipt: the first answer and a replay compare equal.
+    `outcome` says whether this call made the receipt (accepted) or found it (replayed). It is not part of the
+    receipt, so the first answer and a replay compare equal.
     """
 
     id: int
@@ -142,7 +143,7 @@ class Receipt:
     outcome: str = field(default="accepted", compare=False)
 
     def to_bytes(self) -> bytes:
-        """The receipt as it goes over a wire: the same bytes each time it is given."""
+        """The receipt as it is sent: the same bytes every time."""
         fields = asdict(self)
         del fields["outcome"]
         return canonical(fields).encode("ascii")
@@ -152,41 +153,44 @@ class Receipt:
 
 
 @dataclass(frozen=True)
-class AddWork(Command):
+class OnWork(Command):
+    """What every call on one piece of work has. `cancel` needs no more."""
+
     scope: str
     work: str
+    now: int
+
+
+@dataclass(frozen=True)
+class AddWork(OnWork):
     revision: int
     epoch: int
     policy: str
-    now: int
 
 
 @dataclass(frozen=True)
-class ClaimWork(Command):
-    scope: str
-    work: str
+class SetAuthority(OnWork):
+    epoch: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class ClaimWork(OnWork):
     actor: str
-    now: int
     until: int
 
 
 @dataclass(frozen=True)
-class RenewLease(Command):
-    scope: str
-    work: str
+class UnderLease(OnWork):
+    """What every call under a lease has: the actor, and the fence of its claim. `release` needs no more."""
+
     actor: str
     fence: int
-    now: int
-    until: int
 
 
 @dataclass(frozen=True)
-class ReleaseLease(Command):
-    scope: str
-    work: str
-    actor: str
-    fence: int
-    now: int
+class RenewLease(UnderLease):
+    until: int
 
 
 @dataclass(frozen=True)
@@ -227,22 +231,6 @@ class FindReceipt(Command):
 
 
 @dataclass(frozen=True)
-class CancelWork(Command):
-    scope: str
-    work: str
-    now: int
-
-
-@dataclass(frozen=True)
-class SetAuthority(Command):
-    scope: str
-    work: str
-    epoch: int
-    policy: str
-    now: int
-
-
-@dataclass(frozen=True)
 class RevokeScope(Command):
     scope: str
     now: int
@@ -253,7 +241,7 @@ class RevokeScope(Command):
 
 def exists(command: Command, current: CurrentWork) -> None:
     if current.work.state is not None:
-        raise Refused("exists", "this work is there already; take another name")
+        raise Refused("exists", "this work already exists; choose another name")
 
 
 def not_found(command: Command, current: CurrentWork) -> None:
@@ -268,7 +256,7 @@ def revoked(command: Command, current: CurrentWork) -> None:
 
 def epoch(command: AcceptResult, current: CurrentWork) -> None:
     if command.epoch != current.work.epoch:
-        raise Refused("epoch", "another epoch is in force; read it again before you go on")
+        raise Refused("epoch", "another epoch is in force; read it again before you continue")
 
 
 def policy(command: AcceptResult, current: CurrentWork) -> None:
@@ -290,7 +278,7 @@ def key_reused(command: AcceptResult, current: CurrentWork) -> None:
     if current.saved and current.saved.command != command.text:
         before, now = json.loads(current.saved.command), json.loads(command.text)
         fields = tuple(name for name in vars(command) if before.get(name) != now.get(name))
-        raise Refused("key-reused", "this key named another command; take a new key", fields)
+        raise Refused("key-reused", "this key was used for another command; choose a new key", fields)
 
 
 def replay(command: AcceptResult, current: CurrentWork) -> Receipt | None:
@@ -310,7 +298,7 @@ def busy(command: ClaimWork, current: CurrentWork) -> None:
 
 def exhausted(command: Command, current: CurrentWork) -> None:
     if current.work.fence == MAX_INTEGER:
-        what = "the fence is the largest there is; cancel this work and add it under another name"
+        what = "the fence has its largest value; cancel this work and add it under another name"
         raise Refused("exhausted", what, ("fence",))
 
 
@@ -333,15 +321,15 @@ def renew_state(command: Command, current: CurrentWork) -> None:
 
 def release_state(command: Command, current: CurrentWork) -> None:
     if current.work.state != "leased":
-        raise Refused("state", "this work is not leased; there is no lease to give back")
+        raise Refused("state", "this work is not leased; there is no lease to release")
 
 
-def fence(command: RenewLease | ReleaseLease | AcceptResult, current: CurrentWork) -> None:
+def fence(command: UnderLease | AcceptResult, current: CurrentWork) -> None:
     if command.fence != current.work.fence:
-        raise Refused("fence", "this is not the fence handed out last; this claim no longer counts")
+        raise Refused("fence", "this is not the latest fence; the claim is stale, so claim the work again")
 
 
-def holder(command: RenewLease | ReleaseLease | AcceptResult, current: CurrentWork) -> None:
+def holder(command: UnderLease | AcceptResult, current: CurrentWork) -> None:
     if command.actor != current.work.holder:
         raise Refused("holder", "another actor holds the lease; only the holder may use it")
 
@@ -353,7 +341,7 @@ def expired(command: RenewLease | AcceptResult, current: CurrentWork) -> None:
 
 def revision(command: AcceptResult, current: CurrentWork) -> None:
     if command.revision != current.work.revision:
-        raise Refused("revision", "the work has another revision; read it again before you go on")
+        raise Refused("revision", "the work has another revision; read it again before you continue")
 
 
 def cancel_state(command: Command, current: CurrentWork) -> None:
@@ -361,9 +349,7 @@ def cancel_state(command: Command, current: CurrentWork) -> None:
         raise Refused("state", "a result is recorded; it is too late to cancel")
 
 
-_OnWork = AddWork | ClaimWork | RenewLease | ReleaseLease | CancelWork | SetAuthority
-
-GUARDS: dict[str, tuple[Guard, ...]] = {
+GUARDS: Guards = {
     "add": (exists,),
     "claim": (not_found, revoked, claim_state, busy, exhausted),
     "accept": (
@@ -371,7 +357,7 @@ GUARDS: dict[str, tuple[Guard, ...]] = {
         revoked,
         epoch,
         policy,
-        unknown_field,  # after authority: whoever has none learns nothing of a receipt
+        unknown_field,  # after the authority guards, so no authority means no information
         key_reused,
         replay,
         accept_state,
@@ -392,14 +378,14 @@ _WORK = "SELECT * FROM work WHERE scope = ? AND work = ?"
 _ANY_WORK = "SELECT * FROM work WHERE scope = :scope ORDER BY work LIMIT 1"
 _SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command
     FROM receipt WHERE scope = ? AND key = ?"""
-# The work that a receipt names; for a key without one any work of the scope, which knows whether the scope
-# was revoked. One statement, so that it is read at one moment.
+# The work that the receipt names. Without a receipt, any work of the scope, since each row says whether the
+# scope was revoked. It is one statement, so that all of it is read at the same moment.
 _FOUND = """SELECT work.*, r.id, r.scope, r.key, r.work, r.revision, r.result_digest,
         r.accepted_at, r.command
     FROM (SELECT 1) LEFT JOIN receipt r ON r.scope = :scope AND r.key = :key
     LEFT JOIN work ON work.scope = :scope
         AND work.work = coalesce(r.work, (SELECT min(work) FROM work WHERE scope = :scope))"""
-# A scope is revoked in all its rows or in none, so any one of them will do.
+# A scope is revoked in all its rows or in none, so any row will do.
 _ADD = """INSERT INTO work VALUES (:scope, :work, :revision, :epoch, :policy,
     coalesce((SELECT revoked FROM work WHERE scope = :scope LIMIT 1), 0),
     0, NULL, NULL, 'ready', 'open', 0, :now)"""
@@ -425,7 +411,7 @@ def _work_row(row: tuple[Any, ...] | None) -> WorkRow:
     return WorkRow._make(row or [None] * len(WorkRow._fields))
 
 
-def _read_work(db: Connection, command: _OnWork) -> CurrentWork:
+def _read_work(db: Connection, command: OnWork) -> CurrentWork:
     return CurrentWork(_work_row(db.execute(_WORK, (command.scope, command.work)).fetchone()))
 
 
@@ -477,37 +463,38 @@ class Owner(Contract):
     }
 
     def add(self, scope: str, work: str, revision: int, epoch: int, policy: str, now: int) -> None:
-        """Put a piece of work there, ready to be claimed. Refused: exists.
+        """Add a piece of work that is ready to be claimed. Refused: exists.
 
-        Work added to a scope that was revoked is revoked as well.
+        Work that is added to a revoked scope is revoked as well.
         """
-        self._transact("add", AddWork(scope, work, revision, epoch, policy, now), _read_work, writes(_ADD))
+        self._transact("add", AddWork(scope, work, now, revision, epoch, policy), _read_work, writes(_ADD))
 
     def claim(self, scope: str, work: str, actor: str, now: int, until: int) -> Claim:
         """Lease the work to `actor` from `now` to `until`.
 
-        Refused, in this order: not-found, revoked, state, busy, exhausted (the fence is at its end). A claim
-        has no key of its own: a worker that loses the answer finds its fence with `look`, and can release it.
+        Refused, in this order: not-found, revoked, state, busy, exhausted (the fence has its largest value).
+        A claim has no idempotency key: a worker that loses the answer finds its fence with `get`, and can
+        release it.
         """
         integer("until", until, low=countable("now", now) + 1)
-        return self._transact("claim", ClaimWork(scope, work, actor, now, until), _read_work, self._claim)
+        return self._transact("claim", ClaimWork(scope, work, now, actor, until), _read_work, self._claim)
 
     def renew(self, scope: str, work: str, actor: str, fence: int, now: int, until: int) -> Claim:
-        """Extend one's own live lease to `until`; it never gets shorter. Returns the claim as it is now.
+        """Extend the actor's own live lease to `until`, never shorten it. Returns the current claim.
 
         Refused, in this order: not-found, revoked, state, fence, holder, expired.
         """
         integer("until", until, low=countable("now", now) + 1)
         return self._transact(
-            "renew", RenewLease(scope, work, actor, fence, now, until), _read_work, self._renew
+            "renew", RenewLease(scope, work, now, actor, fence, until), _read_work, self._renew
         )
 
     def release(self, scope: str, work: str, actor: str, fence: int, now: int) -> None:
-        """Give one's own lease back, so that the work can be claimed at once. The fence keeps its number.
+        """Release the actor's own lease, so that the work can be claimed at once. The fence stays the same.
 
         Refused, in this order: not-found, revoked, state, fence, holder.
         """
-        self._transact("release", ReleaseLease(scope, work, actor, fence, now), _read_work, writes(_RELEASE))
+        self._transact("release", UnderLease(scope, work, now, actor, fence), _read_work, writes(_RELEASE))
 
     def accept(
         self,
@@ -522,17 +509,17 @@ class Owner(Contract):
         result_digest: str,
         now: int,
     ) -> Receipt:
-        """Record the result, its receipt and one outbox row, all or none; or find the receipt of `key`.
+        """Record the result, its receipt and one outbox row, all or none, or find the receipt of `key`.
 
         Refused, in this order: not-found, revoked, epoch, policy, unknown-field (a newer version saved the
         command), key-reused (with the names of the fields that differ), state, fence, holder, expired,
-        revision; and exhausted when no id is left.
+        revision, and exhausted when no id is left.
         """
         command = AcceptResult(scope, work, actor, key, revision, epoch, policy, fence, result_digest, now)
         return self._accept(command)
 
     def find(self, scope: str, key: str, epoch: int, policy: str) -> Receipt:
-        """The receipt of `key`, under the epoch and policy that are current now for its work.
+        """The receipt of `key`, for a caller that knows the current epoch and policy of its work.
 
         Refused, in this order: revoked, not-found. Under another epoch or policy the answer is not-found as
         well, so a caller without authority cannot find out which keys have a receipt.
@@ -544,23 +531,23 @@ class Owner(Contract):
 
     def cancel(self, scope: str, work: str, now: int) -> None:
         """Cancel the work for good, leased or not. Refused: not-found, state (a result is recorded)."""
-        self._transact("cancel", CancelWork(scope, work, now), _read_work, writes(_CANCEL))
+        self._transact("cancel", OnWork(scope, work, now), _read_work, writes(_CANCEL))
 
     def set_authority(self, scope: str, work: str, epoch: int, policy: str, now: int) -> None:
-        """Say which epoch and policy are in force for the work from now on. Refused: not-found."""
+        """Set the epoch and policy that are in force for the work from now on. Refused: not-found."""
         self._transact(
-            "set_authority", SetAuthority(scope, work, epoch, policy, now), _read_work, writes(_AUTHORITY)
+            "set_authority", SetAuthority(scope, work, now, epoch, policy), _read_work, writes(_AUTHORITY)
         )
 
     def revoke(self, scope: str, now: int) -> None:
-        """Revoke the scope for good: its work takes no claim and no result. Refused: not-found.
+        """Revoke the scope for good: its work accepts no claim and no result. Refused: not-found.
 
         It marks every row of the scope, so it takes longer the more work the scope has.
         """
         self._transact("revoke", RevokeScope(scope, now), _read_scope, writes(_REVOKE))
 
     def get(self, scope: str, work: str) -> WorkRow:
-        """The row as it stands, for an operator: it asks for no authority. Refused: not-found."""
+        """The current row, for an operator, without any check of authority. Refused: not-found."""
         check(ARGUMENTS, {"scope": scope, "work": work})
         current = CurrentWork(_work_row(next(iter(self.store.read(_WORK, (scope, work))), None)))
         not_found(Command(), current)

@@ -1,25 +1,26 @@
-"""The receiver: the party outside that has the effects, and decides who may cause them.
+"""The receiver: the party outside that has the effects, and decides which writer may cause them.
 
-It has a database of its own and knows nothing of the owner's tables. It hands out writer identities: an
-owner's name, a generation that rises by one, and the name of the instance that asked. A new identity
-fences the ones before it. It keeps an effect by its operation key, and counts the refusals of each key. What
-an owner restored from a backup cannot know, it knows: that is why it alone can write the restore receipt.
+It has its own database and doesn't know the owner's tables. It issues writer identities: an owner's name, a
+generation that rises by one, and the name of the instance that asked. A new identity fences the earlier
+ones. It keeps each effect under its idempotency key, and counts the refusals of each key. It knows what an
+owner that was restored from a backup cannot know, so only the receiver can write the restore receipt.
 
-An identity tells writers apart. It is no secret: who knows it can show it.
+An identity distinguishes writers. It is not a secret: any caller that knows it can use it.
 
 Refusals take one row for each owner, key, generation and reason, however often they are repeated. Any caller
-can make up a generation and an instance, so all writers that were never registered share generation 0. A
-caller that makes up a new key for each request still adds a row each time.
+can invent a generation and an instance, so all writers that were never registered share generation 0. A
+caller that invents a new key for each request still adds a row each time.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 from sqlite3 import Connection
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.base import Command, Contract, Guard
+from receiptlab.contracts.base import Command, Contract, Guards
 from receiptlab.errors import Refused
 from receiptlab.values import Rule, check, hex_digest, integer, one_of, sha256, sized, text
 
@@ -40,22 +41,22 @@ SCHEMA = (
     """CREATE TABLE restoration (
         id INTEGER NOT NULL PRIMARY KEY, owner TEXT NOT NULL, generation INTEGER NOT NULL,
         document TEXT NOT NULL, issued_at INTEGER NOT NULL, UNIQUE (owner, generation)) STRICT""",
-    # The highest fence and the highest revision of a subject are the ends of these indexes.
+    # The highest fence and the highest revision of a subject are the last entries of these indexes.
     "CREATE INDEX effect_by_fence ON effect (owner, subject, fence)",
     "CREATE INDEX effect_by_revision ON effect (owner, subject, revision)",
 )
 
 NOBODY = 0
-"""The generation under which the refusals of writers that were never registered are counted."""
+"""The generation that counts the refusals of writers that were never registered."""
 
 NAMED = ("subject", "revision", "fence", "digest")
-"""What a key stands for."""
+"""The fields of the effect that a key names."""
 
 ENFORCED = ("fence", "isolation")
-"""What kept the old instance away: the receiver's fence, or that it cannot reach the receiver."""
+"""What keeps the old instance from writing: the receiver's fence, or that it can't reach the receiver."""
 
 MAX_NAME = 1_100
-"""The longest key and subject, in bytes. An owner makes each of two texts of 128 characters."""
+"""The longest key and subject, in bytes. An owner builds each from two texts of 128 characters."""
 
 ARGUMENTS: dict[str, Rule] = {
     "owner": text,
@@ -93,8 +94,8 @@ class Effect:
 
 @dataclass(frozen=True)
 class RestoreReceipt:
-    """What the receiver knows of an owner that was restored: every writer instance, what of it was accepted
-    and refused, and what was enforced. `document` is the lab's canonical JSON of it, `digest` its SHA-256."""
+    """What the receiver knows about a restored owner: every writer instance, its accepted and refused keys,
+    and what was enforced. `document` is the lab's canonical JSON of it, and `digest` its SHA-256."""
 
     id: int
     document: str
@@ -111,7 +112,7 @@ class RestoreReceipt:
 
 @dataclass(frozen=True)
 class Known:
-    """The highest fence and revision that came with an effect on the subject; 0 where none came."""
+    """The highest fence and the highest revision of the effects on the subject. 0 if there are none."""
 
     fence: int
     revision: int
@@ -119,7 +120,7 @@ class Known:
 
 
 class SavedEffect(NamedTuple):
-    """A row of `effect`: the answer, and what its key was used for."""
+    """A row of `effect`: the answer, and the fields that its key names."""
 
     id: int
     generation: int
@@ -178,18 +179,18 @@ class IssueRestoreReceipt(Command):
     now: int
 
 
-# The guards.
+# The guards. Each checks one thing, inside the transaction that commits.
 
 
 def writer_unknown(command: ApplyEffect | IssueRestoreReceipt, current: CurrentWriter) -> None:
     if current.instance != command.instance:
-        raise Refused("writer-unknown", "no such writer was registered; ask for an identity first")
+        raise Refused("writer-unknown", "no such writer is registered; register it first")
 
 
 def writer_fenced(command: Command, current: CurrentWriter) -> None:
     if current.fenced_at is not None:
         raise Refused(
-            "writer-fenced", "a later writer was registered for this owner; this one is out for good"
+            "writer-fenced", "a later writer was registered for this owner, so this one can never write again"
         )
 
 
@@ -197,7 +198,7 @@ def key_reused(command: ApplyEffect, current: CurrentWriter) -> None:
     if current.saved:
         fields = tuple(name for name in NAMED if getattr(command, name) != getattr(current.saved, name))
         if fields:
-            raise Refused("key-reused", "this operation key named another effect; take a new key", fields)
+            raise Refused("key-reused", "this key was used for another effect; choose a new key", fields)
 
 
 def replay(command: Command, current: CurrentWriter) -> Effect | None:
@@ -206,7 +207,7 @@ def replay(command: Command, current: CurrentWriter) -> Effect | None:
 
 def fence(command: ApplyEffect, current: CurrentWriter) -> None:
     if current.highest is not None and command.fence < current.highest:
-        raise Refused("fence", "an effect on this subject came with a higher fence before")
+        raise Refused("fence", "an earlier effect on this subject has a higher fence; claim the work again")
 
 
 def register_replay(command: RegisterWriter, current: CurrentWriter) -> Writer | None:
@@ -219,7 +220,7 @@ def issue_replay(command: Command, current: CurrentWriter) -> RestoreReceipt | N
     return current.issued
 
 
-GUARDS: dict[str, tuple[Guard, ...]] = {
+GUARDS: Guards = {
     "register": (writer_fenced, register_replay),
     "apply": (writer_unknown, writer_fenced, key_reused, replay, fence),
     "issue": (writer_unknown, writer_fenced, issue_replay),
@@ -241,9 +242,9 @@ _REFUSAL = """INSERT INTO refusal (owner, key, generation, reason, times, first_
     ON CONFLICT (owner, key, generation, reason)
     DO UPDATE SET times = times + 1, last_at = excluded.last_at"""
 _ISSUED = "SELECT id, document FROM restoration WHERE owner = :owner AND generation = :generation"
-_WRITERS = "SELECT generation, instance, fenced_at FROM writer WHERE owner = ? ORDER BY generation"
-_ACCEPTED = "SELECT generation, key FROM effect WHERE owner = ? ORDER BY id"
-_REFUSED = "SELECT generation, key, reason, times FROM refusal WHERE owner = ? ORDER BY id"
+_WRITERS = "SELECT generation, instance, fenced_at FROM writer WHERE owner = :owner ORDER BY generation"
+_ACCEPTED = "SELECT generation, key FROM effect WHERE owner = :owner ORDER BY id"
+_REFUSED = "SELECT generation, key, reason, times FROM refusal WHERE owner = :owner ORDER BY id"
 _ISSUE = """INSERT INTO restoration (owner, generation, document, issued_at)
     VALUES (?, ?, ?, ?)"""
 _KNOWN = """SELECT coalesce((SELECT max(fence) FROM effect WHERE owner = :owner AND subject = :subject), 0),
@@ -292,9 +293,9 @@ class Receiver(Contract):
     }
 
     def register(self, owner: str, instance: str, now: int) -> Writer:
-        """Ask for a writer identity. Its generation is one higher than any before it, and whoever wrote for
-        this owner before is fenced, in the same transaction. The same instance gets the same identity again.
-        Refused: writer-fenced (this instance was fenced; it gets no second one)."""
+        """Issue a writer identity. Its generation is one higher than any before it, and the owner's earlier
+        writers are fenced in the same transaction. The same instance gets the same identity again.
+        Refused: writer-fenced (this instance was fenced, and gets no second identity)."""
         command = RegisterWriter(owner, instance, now)
         return self._transact("register", command, _read_instance, self._register)
 
@@ -310,11 +311,11 @@ class Receiver(Contract):
         digest: str,
         now: int,
     ) -> Effect:
-        """Have the effect, once for an operation key of an owner; or find the answer of the first time.
+        """Have the effect once for each idempotency key of an owner, or find the first answer.
 
         Refused, in this order: writer-unknown, writer-fenced, key-reused (with the names of the fields that
-        differ), fence (lower than one that came with an effect on this subject). A refusal has no effect. It
-        is recorded, or counted where the same was recorded before.
+        differ), fence (lower than the fence of an earlier effect on this subject). A refusal has no effect.
+        It is recorded, or counted if the same refusal was recorded before.
         """
         command = ApplyEffect(owner, generation, instance, key, subject, revision, fence, digest, now)
         check(ARGUMENTS, vars(command))
@@ -329,23 +330,23 @@ class Receiver(Contract):
         raise refused
 
     def issue(self, owner: str, generation: int, instance: str, enforced: str, now: int) -> RestoreReceipt:
-        """Write the restore receipt for the writer that goes on. Once written it stays as it is. It lists
+        """Write the restore receipt for the writer that continues. Once written it never changes. It lists
         every effect and refusal of the owner, so the first call takes longer the more there are.
         Refused: writer-unknown, writer-fenced."""
         command = IssueRestoreReceipt(owner, generation, instance, enforced, now)
         return self._transact("issue", command, _read_issued, self._issue)
 
     def look_up(self, owner: str, key: str) -> Effect:
-        """The answer that is kept under an operation key. Refused: not-found."""
+        """The answer that is kept under an idempotency key. Refused: not-found."""
         named = {"owner": owner, "key": key}
         check(ARGUMENTS, named)
         rows = self.store.read(_SAVED, named)
         if not rows:
-            raise Refused("not-found", "no effect is known under this key")
+            raise Refused("not-found", "there is no effect under this key; check the owner and the key")
         return SavedEffect(*rows[0]).effect("read")
 
     def known(self, owner: str, subject: str) -> Known:
-        """How far this owner's effects on the subject have come."""
+        """The highest fence and revision of this owner's effects on the subject."""
         named = {"owner": owner, "subject": subject}
         check(ARGUMENTS, named)
         return Known(*self.store.read(_KNOWN, named)[0])
@@ -377,24 +378,15 @@ class Receiver(Contract):
 
 def _document(db: Connection, command: IssueRestoreReceipt) -> str:
     """Every writer of the owner with its effects and refusals, and the refusals of unregistered writers."""
-    owner = (command.owner,)
-    accepted: dict[int, list[str]] = {}
-    refused: dict[int, list[str]] = {}
-    for generation, key in db.execute(_ACCEPTED, owner):
-        accepted.setdefault(generation, []).append(key)
-    for generation, key, reason, times in db.execute(_REFUSED, owner):
-        counted = f", {times} times" if times > 1 else ""
-        refused.setdefault(generation, []).append(f"{key}: {reason}{counted}")
-    writers = [
-        {
-            "generation": generation,
-            "instance": instance,
-            "fenced_at": fenced_at,
-            "accepted": accepted.get(generation, []),
-            "refused": refused.get(generation, []),
-        }
-        for generation, instance, fenced_at in db.execute(_WRITERS, owner)
-    ]
+    accepted, refused = defaultdict(list), defaultdict(list)
+    for generation, key in db.execute(_ACCEPTED, vars(command)):
+        accepted[generation].append(key)
+    for generation, key, reason, times in db.execute(_REFUSED, vars(command)):
+        refused[generation].append(f"{key}: {reason}" + (f", {times} times" if times > 1 else ""))
+    writers = []
+    for generation, instance, fenced_at in db.execute(_WRITERS, vars(command)):
+        lists = {"accepted": accepted[generation], "refused": refused[generation]}
+        writers.append({"generation": generation, "instance": instance, "fenced_at": fenced_at, **lists})
     document = {"owner": command.owner, "enforced": command.enforced, "issued_at": command.now}
-    document |= {"writers": writers, "refused of strangers": refused.get(NOBODY, [])}
+    document |= {"writers": writers, "refused of strangers": refused[NOBODY]}
     return json.dumps(document, sort_keys=True, separators=(",", ":"))

@@ -1,11 +1,11 @@
 """Retention and range closure: how long a service remembers that it has done something.
 
-A receipt that is kept for ever answers every retry and costs its bytes for ever. Three ways to keep
-less are here: drop the result and keep a tombstone, close a whole range of epochs and keep one
-number, or (not here, see `faults.tampering`) delete and hope.
+A receipt that is kept forever answers every retry, and takes space forever. There are two ways to keep less:
+drop the result and keep a tombstone, or close a whole range of epochs and keep one number, the watermark
+(`boundary`). Deleting a receipt without either is unsafe; `faults.tampering` does it to show why.
 
-Epochs are batches of business, trusted and counted by the caller. They are no lease epochs and no
-clocks.
+Epochs are business periods that the caller counts and is trusted with. They are neither lease epochs nor
+times.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from functools import cached_property
 from sqlite3 import Connection
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.base import Command, Contract, Guard, numbered
+from receiptlab.contracts.base import Command, Contract, Guards, numbered
 from receiptlab.errors import Refused
 from receiptlab.values import Rule, canonical, check, integer, sha256, text, utf8
 
-# The effects have no uniqueness over operations, so that a second effect can be seen; their index is for
-# reconciliation, which looks effects up by their key. The receipts
-# lie in the order of their key, so that a range is deleted where it lies.
+# `effect` has no unique constraint, so that a second effect would be visible. Its index is for
+# reconciliation, which looks effects up by key. The receipts are stored in key order, so that the receipts of
+# a range are deleted in one place.
 SCHEMA = (
     """CREATE TABLE effect (
         id INTEGER NOT NULL PRIMARY KEY,
@@ -50,10 +50,10 @@ ARGUMENTS: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class Executed:
-    """The saved result of an operation: which effect it had, and when.
+    """The saved result of an operation: the id of its effect, and when it was executed.
 
-    A version that adds a field gives it a default, which is what older results mean. `outcome` says
-    whether this call had the effect (accepted) or found it (replayed); both compare equal.
+    A version that adds a field gives it a default, which older results then have. `outcome` says whether this
+    call had the effect (accepted) or found the result (replayed). Both compare equal.
     """
 
     effect: int
@@ -63,7 +63,7 @@ class Executed:
 
 @dataclass(frozen=True)
 class Tombstone:
-    """What is left of a receipt without its result: the digest of the payload."""
+    """What remains of a receipt whose result expired: the digest of the payload."""
 
     digest: str
     outcome: str = field(default="accepted", compare=False)
@@ -71,7 +71,7 @@ class Tombstone:
 
 @dataclass(frozen=True)
 class Closure:
-    """A boundary, and how many receipts and tombstones were deleted when it was set."""
+    """A boundary, and the number of receipts and tombstones that were deleted when it was set."""
 
     closed_through: int
     collected: int
@@ -80,7 +80,7 @@ class Closure:
 
 @dataclass(frozen=True)
 class Effects:
-    """What really happened under a key: the digest of each effect, in order. For reconciliation."""
+    """What really happened under a key: the digest of each effect, in order. Used for reconciliation."""
 
     digests: tuple[str, ...]
     outcome: ClassVar[str] = "read"
@@ -108,7 +108,7 @@ class ExecuteOperation(Command):
 
     @cached_property
     def digest(self) -> str:
-        """What tells one payload from another."""
+        """The digest by which two payloads are compared."""
         return sha256(self.payload)
 
 
@@ -132,12 +132,12 @@ class CloseRange(Command):
 
 def closed(command: ExecuteOperation | ExpireResult, current: CurrentKey) -> None:
     if current.closed_through is not None and command.epoch <= current.closed_through:
-        raise Refused("closed", "this epoch is closed, for old and new operations; read the effects")
+        raise Refused("closed", "this epoch is closed, for old and new operations; read its effects")
 
 
 def conflict(command: ExecuteOperation, current: CurrentKey) -> None:
     if current.digest is not None and current.digest != command.digest:
-        raise Refused("conflict", "this operation was sent with another payload; take a new operation id")
+        raise Refused("conflict", "this operation was sent with another payload; choose a new operation id")
 
 
 def unknown_field(command: Command, current: CurrentKey) -> None:
@@ -158,7 +158,9 @@ def replay(command: Command, current: CurrentKey) -> Executed | None:
 
 def result_expired(command: Command, current: CurrentKey) -> None:
     if current.digest is not None and current.result is None:
-        raise Refused("result-expired", "this was executed; its result is no longer kept")
+        raise Refused(
+            "result-expired", "this was executed, and its result is no longer kept; read its effects"
+        )
 
 
 def not_found(command: Command, current: CurrentKey) -> None:
@@ -174,7 +176,7 @@ def expire_result_replay(command: Command, current: CurrentKey) -> Tombstone | N
 
 def boundary(command: CloseRange, current: CurrentKey) -> None:
     if current.closed_through is not None and command.through < current.closed_through:
-        raise Refused("boundary", "a boundary never goes back; this namespace is closed further on")
+        raise Refused("boundary", "this namespace is closed further already, and a boundary never goes back")
 
 
 def close_and_collect_replay(command: CloseRange, current: CurrentKey) -> Closure | None:
@@ -183,7 +185,7 @@ def close_and_collect_replay(command: CloseRange, current: CurrentKey) -> Closur
     )
 
 
-GUARDS: dict[str, tuple[Guard, ...]] = {
+GUARDS: Guards = {
     "execute": (closed, conflict, unknown_field, replay, result_expired),
     "expire_result": (closed, not_found, expire_result_replay),
     "close_and_collect": (boundary, close_and_collect_replay),
@@ -219,7 +221,7 @@ def _expire(db: Connection, command: ExpireResult, current: CurrentKey) -> Tombs
 
 
 class Retention(Contract):
-    """Operations under the key (namespace, epoch, operation), and what is kept of them."""
+    """Operations, each with the idempotency key (namespace, epoch, operation), and what is kept of them."""
 
     NAME = "retention"
     SCHEMA = SCHEMA
@@ -238,17 +240,17 @@ class Retention(Contract):
     }
 
     def execute(self, namespace: str, epoch: int, operation: str, payload: str, now: int) -> Executed:
-        """Have the effect and keep a receipt, both or none; or find the result of the first time.
+        """Have the effect and keep a receipt, both or none, or find the first result.
 
-        The payload is told apart by the SHA-256 of its UTF-8 bytes, at most 1 MiB; it is not kept.
-        Refused, in this order: closed, conflict (another payload), unknown-field (a newer version saved the
-        result), result-expired; and exhausted when no id is left.
+        Payloads of at most 1 MiB are compared by the SHA-256 of their UTF-8 bytes, and not kept. Refused, in
+        this order: closed, conflict (another payload), unknown-field (a newer version saved the result),
+        result-expired, and exhausted when no id is left.
         """
         command = ExecuteOperation(namespace, epoch, operation, payload, now)
         return self._transact("execute", command, _read_key, self._execute)
 
     def expire_result(self, namespace: str, epoch: int, operation: str, now: int) -> Tombstone:
-        """Drop the result of an operation and keep the digest of its payload. Twice is as once.
+        """Drop the result of an operation and keep the digest of its payload. Idempotent.
 
         Refused, in this order: closed, not-found.
         """
@@ -256,16 +258,16 @@ class Retention(Contract):
         return self._transact("expire_result", command, _read_key, _expire)
 
     def close_and_collect(self, namespace: str, through: int, now: int) -> Closure:
-        """Close every epoch up to `through`, it included, and delete the range's receipts, both or none.
+        """Close every epoch up to and including `through`, and delete the range's receipts, both or none.
 
-        Effects stay. Other namespaces are not touched. The same boundary again changes nothing.
-        Refused: boundary (the namespace is closed further on).
+        Effects stay, and other namespaces don't change. Setting the same boundary again changes nothing.
+        Refused: boundary (the namespace is closed further).
         """
         command = CloseRange(namespace, through, now)
         return self._transact("close_and_collect", command, _read_boundary, self._close)
 
     def effects(self, namespace: str, epoch: int, operation: str) -> Effects:
-        """The effects under a key, whatever is remembered of them. An empty list is an answer too."""
+        """The effects under a key, whatever the receipts still say. None at all is an empty list."""
         key = {"namespace": namespace, "epoch": epoch, "operation": operation}
         check(ARGUMENTS, key)
         return Effects(tuple(digest for (digest,) in self.store.read(_EFFECTS, key)))

@@ -14,7 +14,7 @@ from sqlite3 import Connection
 from typing import Any, ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import Command, Contract, Guard
+from receiptlab.contracts.base import Command, Contract, Guards
 from receiptlab.contracts.intake.items import (
     KEY_KINDS,
     MINT,
@@ -149,7 +149,7 @@ def head_moved(command: StageItem, current: CurrentReceipt) -> None:
         raise Refused("head-moved", "something else was staged since this was classified; classify again")
 
 
-GUARDS: Mapping[str, tuple[Guard, ...]] = {
+GUARDS: Guards = {
     "stage": (handle_used, erased, not_found, head_moved),
     "deliver": (erased,),
     "sweep": (),

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NoReturn
 
-from receiptlab.contracts.base import Accepted, Read
+from receiptlab.contracts.base import AcceptedAnswer, ReadAnswer
 from receiptlab.store import Store
 
 MINT = object()
@@ -91,7 +91,7 @@ class Handle:
         raise TypeError("a handle is only valid in this process")
 
 
-class Finding(Read):
+class Finding(ReadAnswer):
     """What `classify` can find. `found` is its name."""
 
     item: Item
@@ -153,7 +153,7 @@ class Erased(Finding):
 
 
 @dataclass(frozen=True)
-class Staged(Accepted):
+class Staged(AcceptedAnswer):
     """What was staged: the number of the revision."""
 
     identity: str
@@ -161,7 +161,7 @@ class Staged(Accepted):
 
 
 @dataclass(frozen=True)
-class Delivered(Accepted):
+class Delivered(AcceptedAnswer):
     """What kind of delivery it was, and the number of its revision."""
 
     found: str
@@ -169,7 +169,7 @@ class Delivered(Accepted):
 
 
 @dataclass(frozen=True)
-class Swept(Accepted):
+class Swept(AcceptedAnswer):
     """How many receipts were compacted, and how many tombstones were removed."""
 
     compacted: int
@@ -177,14 +177,14 @@ class Swept(Accepted):
 
 
 @dataclass(frozen=True)
-class Erasure(Accepted):
+class Erasure(AcceptedAnswer):
     """How many identities this call erased."""
 
     erased: int
 
 
 @dataclass(frozen=True)
-class Erasures(Read):
+class Erasures(ReadAnswer):
     """Announced erasures in the order in which they happened: (id of the announcement, identity, time)."""
 
     rows: tuple[tuple[int, str, int], ...]
@@ -198,7 +198,7 @@ class Erasures(Read):
 
 
 @dataclass(frozen=True)
-class Scrub(Accepted):
+class Scrub(AcceptedAnswer):
     """Whether the WAL was written back and emptied. If not, erased bytes may still be in it."""
 
     done: bool

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from receiptlab.contracts.base import Accepted, Read
+from receiptlab.contracts.base import AcceptedAnswer, ReadAnswer
 
 LATEST = 2**62
 """The largest `now`, in milliseconds."""
@@ -36,7 +36,7 @@ class WorkClaim:
 
 
 @dataclass(frozen=True)
-class Reserved(Accepted):
+class Reserved(AcceptedAnswer):
     """The claims on what was reserved, oldest first, and the items that became dead letters instead."""
 
     claims: tuple[WorkClaim, ...]
@@ -49,7 +49,7 @@ class Reserved(Accepted):
 
 
 @dataclass(frozen=True)
-class WorkView(Read):
+class WorkView(ReadAnswer):
     """An item and how its attempts ended."""
 
     work: int
@@ -80,7 +80,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class History(Read):
+class History(ReadAnswer):
     """Every attempt at one item, oldest first."""
 
     work: int
@@ -94,7 +94,7 @@ class History(Read):
 
 
 @dataclass(frozen=True)
-class WorkState(Accepted):
+class WorkState(AcceptedAnswer):
     """An item's state after a call, and when it is due."""
 
     work: int
@@ -103,7 +103,7 @@ class WorkState(Accepted):
 
 
 @dataclass(frozen=True)
-class StagedWork(Accepted):
+class StagedWork(AcceptedAnswer):
     """What kind of delivery it was, its revision, and how many items of work were staged for it."""
 
     found: str
@@ -112,7 +112,7 @@ class StagedWork(Accepted):
 
 
 @dataclass(frozen=True)
-class DeadLetters(Read):
+class DeadLetters(ReadAnswer):
     """A page of dead letters in the order of their ids. `more` is True if there are others after it."""
 
     dead: tuple[WorkView, ...]
@@ -125,7 +125,7 @@ class DeadLetters(Read):
 
 
 @dataclass(frozen=True)
-class Counts(Read):
+class Counts(ReadAnswer):
     """The number of items by processor and state."""
 
     rows: tuple[tuple[str, str, int], ...]
@@ -136,7 +136,7 @@ class Counts(Read):
 
 
 @dataclass(frozen=True)
-class Ahead(Read):
+class Ahead(ReadAnswer):
     """The number of items due beyond a horizon, by processor and state, with the latest due time of each."""
 
     rows: tuple[tuple[str, str, int, int], ...]
@@ -147,7 +147,7 @@ class Ahead(Read):
 
 
 @dataclass(frozen=True)
-class Reset(Accepted):
+class Reset(AcceptedAnswer):
     """The items that were reset. `more` is True if there may be others."""
 
     works: tuple[int, ...]
@@ -155,7 +155,7 @@ class Reset(Accepted):
 
 
 @dataclass(frozen=True)
-class Discarded(Accepted):
+class Discarded(AcceptedAnswer):
     """How many dead letters were discarded. `more` is True if there may be others."""
 
     discarded: int
@@ -163,7 +163,7 @@ class Discarded(Accepted):
 
 
 @dataclass(frozen=True)
-class SweptChunk(Accepted):
+class SweptChunk(AcceptedAnswer):
     """What one chunk of a sweep did: the number of expired claims, new dead letters, compacted receipts and
     removed tombstones. `more` is True if there may be others."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import NamedTuple
 
-from receiptlab.contracts.base import Accepted
+from receiptlab.contracts.base import AcceptedAnswer
 
 LEASE_MS = 10_000
 """How long a lease lasts, in milliseconds."""
@@ -28,7 +28,7 @@ SCHEMA = (
 
 
 @dataclass(frozen=True)
-class QueueLease(Accepted):
+class QueueLease(AcceptedAnswer):
     """An acquired lease: its queue, its holder, its fencing token, and when it expires."""
 
     namespace: str

@@ -18,7 +18,7 @@ from sqlite3 import Connection
 from typing import Any, ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import Command, Contract, Guard
+from receiptlab.contracts.base import Command, Contract, Guards
 from receiptlab.contracts.intake import intake
 from receiptlab.contracts.intake.intake import DeliverItem
 from receiptlab.contracts.work import lease
@@ -253,7 +253,7 @@ def not_dead(command: Command, current: ItemRow) -> None:
 
 
 CLAIM = (not_found, claim_lost_fence, claim_lost_state, claim_lost_expiry)
-GUARDS: Mapping[str, tuple[Guard, ...]] = {
+GUARDS: Guards = {
     "deliver": (),
     "acquire": (busy,),
     "acquire_sweep": (busy,),
@@ -385,7 +385,7 @@ class Work(Contract):
         "outbox": outbox.COUNT,
     }
 
-    def __init__(self, store: Store, guards: Mapping[str, tuple[Guard, ...]] | None = None) -> None:
+    def __init__(self, store: Store, guards: Guards | None = None) -> None:
         super().__init__(store, guards)
         self.intake = intake.Intake(store)
 
