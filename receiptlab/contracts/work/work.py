@@ -239,7 +239,7 @@ def claim_lost_fence(command: RenewClaim | CompleteItem | FailItem, current: Ite
 
 def claim_lost_state(command: Command, current: ItemRow) -> None:
     if current.state != "claimed":
-        raise Refused("claim-lost", f"the item is {current.state}; only a claimed item will do", ("state",))
+        raise Refused("claim-lost", f"the item is {current.state}, not claimed; reserve again", ("state",))
 
 
 def claim_lost_expiry(command: RenewClaim | CompleteItem | FailItem, current: ItemRow) -> None:
@@ -249,7 +249,8 @@ def claim_lost_expiry(command: RenewClaim | CompleteItem | FailItem, current: It
 
 def not_dead(command: Command, current: ItemRow) -> None:
     if current.work and current.state != "dead":
-        raise Refused("not-dead", f"the item is {current.state}; only a dead letter will do")
+        what = f"the item is {current.state}; only a dead letter can be requeued or discarded"
+        raise Refused("not-dead", what)
 
 
 CLAIM = (not_found, claim_lost_fence, claim_lost_state, claim_lost_expiry)
@@ -525,11 +526,7 @@ class Work(Contract):
         return self._run("sweep", command, lambda db, _: lease.read(db, SWEEP), partial(self._sweep, overdue))
 
     def _sweep(
-        self,
-        overdue: list[tuple[int, str]],
-        db: Connection,
-        command: SweepItems,
-        current: LeaseRow,
+        self, overdue: list[tuple[int, str]], db: Connection, command: SweepItems, current: LeaseRow
     ) -> SweptChunk:
         self.store.failpoint("after_guards")
         expired, dead_letters = 0, 0
@@ -605,15 +602,7 @@ class Work(Contract):
         return self._finish(db, item, now, "done", reference=reference)
 
     def fail(
-        self,
-        work: int,
-        fence: int,
-        error: str,
-        detail: str,
-        max_attempts: int,
-        base: int,
-        cap: int,
-        now: int,
+        self, work: int, fence: int, error: str, detail: str, max_attempts: int, base: int, cap: int, now: int
     ) -> WorkState:
         """Record that an attempt failed: `error` is its class, `detail` at most 2048 bytes.
 
