@@ -14,11 +14,11 @@ import pytest
 
 from receiptlab.contracts import outbox
 from receiptlab.contracts.intake.intake import (
+    _CURRENT,
     _DELETE_MESSAGES,
     _DUE,
     _ERASURES,
     _EXPIRED,
-    _KNOWN,
     GUARDS,
     DeliverItem,
     Intake,
@@ -576,7 +576,7 @@ def test_a_page_of_erasures_can_be_as_long_as_an_integer(intake):
     assert intake.erasures(0, 0).more
 
 
-@pytest.mark.parametrize("statement", [_DUE, _EXPIRED, _DELETE_MESSAGES, _ERASURES, _KNOWN])
+@pytest.mark.parametrize("statement", [_DUE, _EXPIRED, _DELETE_MESSAGES, _ERASURES, _CURRENT])
 def test_no_statement_on_the_way_of_one_item_reads_a_whole_table(intake, statement):
     """So that an item costs the same in a file of any size: only searches by an index, and no sorting."""
     values = dict.fromkeys(("now", "limit"), 1) if ":now" in statement else (1,) * statement.count("?")

@@ -111,14 +111,17 @@ class StageItem(Command):
 
 
 class CurrentReceipt(NamedTuple):
-    """The receipt's current row. Its state is None if there is no receipt. `known_as` is the number of the
-    revision with the item's content, if there is one."""
+    """The receipt's current row, and the revision with the item's content. `state` is None if there is no
+    receipt. `known_as` is the number of that revision, or None if this content is new."""
 
     state: str | None = None
-    head: int | None = None
+    head: int = 0
     revisions: int = 0
-    head_digest: str | None = None
+    changed_at: int = 0
+    head_digest: str = ""
     known_as: int | None = None
+    disposition: str | None = None
+    reference: str | None = None
 
 
 # The guards. A refusal while staging rolls the caller's whole transaction back.
@@ -159,10 +162,10 @@ GUARDS: Guards = {
     "erase_digest": (),
 }
 
-_CURRENT = """SELECT r.state, r.head, r.revisions, h.digest,
-        (SELECT v.number FROM revision v WHERE v.identity = r.identity AND v.digest = ?)
+_CURRENT = """SELECT r.state, r.head, r.revisions, r.changed_at, h.digest, v.number, v.disposition, v.outcome
     FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
-    WHERE r.identity = ?"""
+    LEFT JOIN revision v ON v.identity = r.identity AND v.digest = ?
+    WHERE r.identity = ? ORDER BY v.number LIMIT 1"""
 _FIRST = """INSERT INTO receipt VALUES (:identity, 'live', :key_kind, :tenant, :namespace, :key,
     1, 1, 0, 1, 0, :retain_until, :tombstone_until, :now)"""
 _ROW = "INSERT INTO revision VALUES (:identity, :number, :disposition, :digest, :reference, :now)"
@@ -172,11 +175,6 @@ _MOVE = """UPDATE receipt SET state = 'live', key = :key, head = :number, revisi
 _COLLIDE = """UPDATE receipt SET revisions = :number, collisions = collisions + 1, seen = seen + 1,
     changed_at = :now WHERE identity = :identity"""
 _COUNT_DELIVERY = "UPDATE receipt SET seen = seen + 1 WHERE identity = ?"
-
-_KNOWN = """SELECT r.state, r.head, r.revisions, r.changed_at, h.digest, v.number, v.disposition, v.outcome
-    FROM receipt r LEFT JOIN revision h ON h.identity = r.identity AND h.number = r.head
-    LEFT JOIN revision v ON v.identity = r.identity AND v.digest = ?
-    WHERE r.identity = ? ORDER BY v.number LIMIT 1"""
 _DUE = """SELECT identity FROM receipt
     WHERE state = 'live' AND retain_until <= :now AND unsettled = 0
     ORDER BY retain_until, identity LIMIT :limit"""
@@ -241,18 +239,22 @@ class Intake(Contract):
         return self.classified
 
     def _find(self, item: Item) -> Finding:
-        rows = self.store.read(_KNOWN, (item.digest, item.identity))  # one statement, one moment
-        if not rows:
+        current = self._current(item)
+        number = current.known_as
+        if current.state is None:
             return FirstSeen(item)
-        [(state, head, revisions, changed_at, head_digest, number, disposition, reference)] = rows
-        if state == "erased":
-            return Erased(item, changed_at)
-        if disposition == "collision":
+        if current.state == "erased":
+            return Erased(item, current.changed_at)
+        if number is None:
+            handle = Handle(MINT, self.store, item, (current.head, current.revisions, current.head_digest))
+            return Changed(item, current.head, current.head_digest, handle)
+        if current.disposition == "collision":
             return CollisionRedelivered(item, number)
-        if number is not None:
-            return Redelivered(item, number, number == head, reference)
-        handle = Handle(MINT, self.store, item, (head, revisions, head_digest))
-        return Changed(item, head, head_digest, handle)
+        return Redelivered(item, number, number == current.head, current.reference)
+
+    def _current(self, item: Item) -> CurrentReceipt:
+        rows = self.store.read(_CURRENT, (item.digest, item.identity))  # one statement, one moment
+        return CurrentReceipt(*rows[0]) if rows else CurrentReceipt()
 
     def stage_first(
         self,
@@ -266,7 +268,7 @@ class Intake(Contract):
         """Stage a first delivery. Refused: no-transaction, erased, head-moved."""
         horizons = {"retain_until": retain_until, "tombstone_until": tombstone_until}
         command = self._checked(db, "first", first, reference=reference, **horizons, now=now)
-        self._guard("stage", db, command.item, command)
+        self._guard("stage", command.item, command)
         return self._write(db, command, _FIRST, 1, "accepted")
 
     def stage_revision(
@@ -284,7 +286,7 @@ class Intake(Contract):
         """
         horizons = {"retain_until": retain_until, "tombstone_until": tombstone_until}
         command = self._checked(db, "handle", handle, reference=reference, **horizons, now=now)
-        current = self._guard("stage", db, command.item, command)
+        current = self._guard("stage", command.item, command)
         handle.use_up()
         return self._write(db, command, _MOVE, current.revisions + 1, "accepted")
 
@@ -294,7 +296,7 @@ class Intake(Contract):
         Refused: no-transaction, other-store, handle-used, erased, not-found, head-moved.
         """
         command = self._checked(db, "handle", handle, reference=reference, now=now)
-        current = self._guard("stage", db, command.item, command)
+        current = self._guard("stage", command.item, command)
         handle.use_up()
         if current.state == "compacted":  # it stays compacted, so no outcome is recorded
             command = replace(command, reference=None)
@@ -307,7 +309,7 @@ class Intake(Contract):
         came).
         """
         command = self._checked(db, "again", again, now=now)
-        current = self._guard("stage", db, command.item, command)
+        current = self._guard("stage", command.item, command)
         db.execute(_COUNT_DELIVERY, (command.item.identity,))
         return Staged(command.item.identity, current.known_as or 0)
 
@@ -326,8 +328,8 @@ class Intake(Contract):
             item = self.item(item.key_kind, item.tenant, item.namespace, item.key, item.digest)
         return StageItem(item, handle, name != "first", **values)
 
-    def _guard(self, name: str, db: Connection, item: Item, command: Command) -> CurrentReceipt:
-        current = CurrentReceipt(*(db.execute(_CURRENT, (item.digest, item.identity)).fetchone() or ()))
+    def _guard(self, name: str, item: Item, command: Command) -> CurrentReceipt:
+        current = self._current(item)
         for guard in self.guards[name]:
             guard(command, current)
         self.store.failpoint("after_guards")
@@ -386,7 +388,7 @@ class Intake(Contract):
         check(ARGUMENTS, vars(delivery))
         name = (delivery.key_kind, delivery.tenant, delivery.namespace, delivery.key)
         found = self._find(self.item(*name, delivery.digest))
-        self._guard("deliver", db, found.item, delivery)
+        self._guard("deliver", found.item, delivery)
         if not isinstance(found, (FirstSeen, Changed)):
             return found, getattr(found, "revision", 0)
         decision = "first" if isinstance(found, FirstSeen) else delivery.changed_as
