@@ -23,8 +23,8 @@ help:
 	@echo "make html       the lessons as pages in build/site, with indexes and a handout"
 	@echo "make workshop   the lessons without their answers, in workshop/"
 	@echo "make notebooks  run the notebooks and store their outputs"
-	@echo "make lint       look for mistakes in style"
-	@echo "make format     repair the style"
+	@echo "make lint       check the style, and the types of the small part"
+	@echo "make format     fix the style"
 	@echo "make clean      remove .venv, build and caches"
 
 .venv/bin/python:
@@ -84,6 +84,7 @@ notebooks: .venv/test
 lint: .venv/test
 	@$(IN_VENV) -m ruff check
 	@$(IN_VENV) -m ruff format --check
+	@$(IN_VENV) -m mypy
 
 format: .venv/test
 	@$(IN_VENV) -m ruff check --fix

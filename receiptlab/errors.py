@@ -1,20 +1,24 @@
-"""How a call can end other than well.
+"""The exceptions that a call can raise.
 
-Two kinds never share a class. `Definite`: the call is known to have written nothing.
-`Indefinite`: nobody can tell from the answer alone whether it took effect.
-A wrong argument is neither: it is a ValueError or TypeError that names the argument, raised before
-anything is tried.
+Definite     the call has written nothing
+Indefinite   the caller cannot know whether the call took effect
+WrongArgument   a ValueError or TypeError that names the argument, raised before anything is tried
+
+No exception is both definite and indefinite.
 """
 
 from __future__ import annotations
 
 
 class LabError(Exception):
-    """Every failure of the lab that is not a wrong argument."""
+    """Any failure except a wrong argument."""
+
+    outcome: str
+    reason: str
 
 
 class WrongArgument(Exception):
-    """An argument is wrong; nothing was tried. `argument` is its name, and begins the message."""
+    """An argument is wrong, and nothing was tried. `argument` is its name, and the message begins with it."""
 
     def __init__(self, argument: str, message: str) -> None:
         self.argument = argument
@@ -22,15 +26,15 @@ class WrongArgument(Exception):
 
 
 class WrongType(WrongArgument, TypeError):
-    """An argument of a wrong type."""
+    """The argument has the wrong type."""
 
 
 class WrongValue(WrongArgument, ValueError):
-    """An argument of the right type with a value that is not allowed."""
+    """The argument has the right type, but its value is not allowed."""
 
 
 class Definite(LabError):
-    """The call failed and nothing of it was written."""
+    """The call failed and has written nothing."""
 
     outcome = "failed"
 
@@ -38,8 +42,8 @@ class Definite(LabError):
 class Refused(Definite):
     """The contract said no. Nothing was written.
 
-    `reason` is a code for programs. `fields` names what differs, where the reason is about
-    fields. The message is one sentence for people: what is wrong and what to do.
+    `reason` is a code for programs. `fields` has the names of the fields that differ, if the reason is about
+    fields. The message is one line for people: what is wrong and what to do.
     """
 
     outcome = "refused"
@@ -53,8 +57,8 @@ class Refused(Definite):
 class NotWritten(Definite):
     """The database could not do the transaction and rolled it back. Nothing was written.
 
-    `reason` is SQLite's name of the error, such as SQLITE_CONSTRAINT_TRIGGER or SQLITE_FULL; or
-    `closed` for a store that was closed, or `nested` for a write() inside a write().
+    `reason` is SQLite's name for the error, such as SQLITE_CONSTRAINT_TRIGGER or SQLITE_FULL. It is `closed`
+    for a closed store, `nested` for a write() inside a write(), and `other-process` in a forked child.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -69,8 +73,8 @@ class Locked(NotWritten):
 class FileRefused(Definite):
     """The file is not a database file of this lab, or cannot be made one. The file is unchanged.
 
-    `reason` is one of: exists, missing, not-a-file, no-access, empty, not-sqlite, application-id,
-    schema-version, tables, no-wal, sqlite-too-old.
+    `reason` is one of: exists, missing, not-a-file, no-access, empty, hard-link, not-sqlite, application-id,
+    schema-version, tables, foreign-wal, no-wal, sqlite-too-old.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -79,10 +83,10 @@ class FileRefused(Definite):
 
 
 class Damaged(Definite):
-    """SQLite met a damaged page while it opened the file, read, or ran a statement. Nothing was written.
+    """SQLite found a damaged page when it opened the file, read, or ran a statement. Nothing was written.
 
-    Not a kind of NotWritten, because trying again doesn't help: stop, and restore a backup. A COMMIT
-    that met damage raises Indefinite instead, with the same reason.
+    It is not a NotWritten, because trying again doesn't help: stop, and restore a backup. A COMMIT that finds
+    damage raises Indefinite instead, with the same reason.
     """
 
     reason = "damaged"
@@ -92,8 +96,8 @@ class Damaged(Definite):
 
 
 class Indefinite(LabError):
-    """The outcome is unknown: the call may have taken effect. Ask again with the same key, except where
-    `reason` is damaged: then stop, and restore a backup."""
+    """The outcome is unknown: the call may have taken effect. Call again with the same key. But if `reason`
+    is damaged, stop, and restore a backup."""
 
     outcome = "unknown"
 
@@ -103,10 +107,10 @@ class Indefinite(LabError):
 
 
 class InjectedFault(Indefinite):
-    """A failure made on purpose at a named point. For the caller it is a lost answer.
+    """A failure injected at a failpoint. For the caller it is a lost answer.
 
-    `reason` is the point's name, which the lab knows and a caller would not. A caller has to look
-    into the database, or to ask again, to learn on which side of the commit it struck.
+    `reason` is the failpoint's name, which a real caller wouldn't know. A caller has to read the database or
+    call again to find out whether the failure struck before or after the commit.
     """
 
     def __init__(self, point: str) -> None:

@@ -1,18 +1,19 @@
-"""One word for how a call ended. Standard library only.
+"""How a call ended, in one word.
 
 accepted   it took effect
-replayed   it had taken effect before; the saved receipt came back
-read       it only looked
-refused    the contract said no; nothing was written
-failed     the database or the file could not do it; nothing was written
-unknown    no answer came; it may have taken effect
-invalid    an argument was wrong; nothing was tried
+replayed   it had taken effect before, and the saved receipt came back
+read       it only read
+refused    the contract said no, and nothing was written
+failed     the database or the file could not do it, and nothing was written
+unknown    no answer came, and it may have taken effect
+invalid    an argument was wrong, and nothing was tried
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any
 
 from receiptlab.errors import Definite, Indefinite, WrongArgument
 
@@ -21,7 +22,7 @@ WORDS = ("accepted", "replayed", "read", "refused", "failed", "unknown", "invali
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a call ended: the word, a reason code, the fields the reason is about, and the answer."""
+    """How a call ended: the word, a reason code, the fields that the reason is about, and the answer."""
 
     word: str
     reason: str = ""
@@ -30,12 +31,12 @@ class Outcome:
     answer: object = None
 
     def facts(self) -> dict[str, object]:
-        """The answer's fields as JSON has them; empty where there is no answer."""
+        """The answer's fields as JSON has them. Empty if there is no answer."""
         if isinstance(self.answer, dict):
             facts = dict(self.answer)
         elif hasattr(self.answer, "facts"):
             facts = self.answer.facts()
-        elif is_dataclass(self.answer):
+        elif is_dataclass(self.answer) and not isinstance(self.answer, type):
             facts = asdict(self.answer)
         elif hasattr(self.answer, "_asdict"):
             facts = self.answer._asdict()
@@ -46,7 +47,7 @@ class Outcome:
 
 
 def attempt(call: Callable[..., object], /, *args: object, **kwargs: object) -> Outcome:
-    """Make the call and say how it ended. Only what the lab does not know comes out as an exception."""
+    """Make the call and return how it ended. Unknown exceptions propagate."""
     try:
         answer = call(*args, **kwargs)
     except (Definite, Indefinite) as error:
@@ -56,15 +57,17 @@ def attempt(call: Callable[..., object], /, *args: object, **kwargs: object) -> 
     return Outcome(getattr(answer, "outcome", "accepted"), answer=answer)
 
 
-def mismatches(expect: dict | None, fault: str, outcome: Outcome, counts: tuple[int, ...]) -> tuple[str, ...]:
-    """What did not come out as expected, one text each.
+def mismatches(
+    expect: dict[str, Any] | None, fault: str, outcome: Outcome, counts: tuple[int, ...]
+) -> tuple[str, ...]:
+    """What differs from the expected outcome, one text each.
 
-    A fault that never struck proves nothing, so it is never as expected, whatever is expected.
+    A fault that never struck proves nothing, so that is always a mismatch.
     """
     wrong = () if _struck(fault, outcome) else (f"fault {fault}: it never struck",)
     if expect is None:
         return wrong
-    got = {
+    got: dict[str, Any] = {
         "outcome": outcome.word,
         "reason": outcome.reason,
         "fields": list(outcome.fields),
@@ -90,5 +93,5 @@ def _struck(fault: str, outcome: Outcome) -> bool:
 
 
 def _differ(wanted: object, was: object) -> bool:
-    """Unequal as JSON has it: true is not 1."""
+    """Whether two values differ in JSON, where true is not 1."""
     return wanted != was or type(wanted) is not type(was)

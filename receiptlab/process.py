@@ -1,9 +1,9 @@
-"""Which database files this process has open, and what a fork leaves of that. Standard library only.
+"""The database files that this process has open, and the check that a forked child doesn't use them.
 
-SQLite's locks are those of a process, and a child doesn't inherit them, while SQLite's own memory in the
-child says that it holds them (https://www.sqlite.org/howtocorrupt.html, section 2.6). A child that wrote
-through a connection of its parent, or through a new one to the same file, would be answered "accepted" and
-lose the row when the parent closes. Even closing in the child could take the WAL away from the others.
+SQLite's locks belong to a process. A forked child doesn't inherit them, but SQLite's memory in the child
+says that it holds them (https://www.sqlite.org/howtocorrupt.html, section 2.6). If the child wrote through
+its parent's connection, or through a new one to the same file, its call would be accepted and its row lost
+when the parent closes the file. Even closing the file in the child could remove the WAL that others use.
 """
 
 from __future__ import annotations
@@ -12,26 +12,24 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from ctypes import (  # not in the child: it may have given up the rights to read the library
-    py_object,
-    pythonapi,
-)
+from ctypes import py_object, pythonapi  # here and not in the child, which may not be allowed to load it
+from typing import Any
 
 from receiptlab.errors import NotWritten
 
 File = tuple[int, int]
-"""A device, and a file's number on it."""
+"""A device and an inode."""
 
 _lock = threading.Lock()
-_open: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_open: weakref.WeakKeyDictionary[Any, File] = weakref.WeakKeyDictionary()
 _inherited: set[File] = set()
 
 
-def enter(holder: object, file: File, check: Callable[[], None]) -> None:
-    """Note that `holder` has the file open, until it is gone or leaves. Its connection is `holder.own`.
+def enter(holder: Any, file: File, check: Callable[[], None]) -> None:
+    """Record that `holder` has the file open, until it leaves or is garbage. Its connection is `holder.own`.
 
-    Calls `check` before, unless this process has the file open already: `check` may open and close it.
-    Raises NotWritten (other-process) for a file that the parent had open when this process was forked.
+    Calls `check` first, which may open and close the file, unless this process already has it open. Raises
+    NotWritten (other-process) for a file that the parent had open when it forked this process.
     """
     with _lock:
         if file in _inherited:
@@ -42,22 +40,19 @@ def enter(holder: object, file: File, check: Callable[[], None]) -> None:
 
 
 def leave(holder: object) -> None:
-    """Note that `holder` has closed its file."""
+    """Record that `holder` has closed its file."""
     with _lock:
         _open.pop(holder, None)
 
 
 def refusal(why: str) -> NotWritten:
-    """What every call in a forked child gets."""
-    return NotWritten(
-        "other-process",
-        f"{why}; nothing was written. Open the file in a process that is started and not forked "
-        "(multiprocessing: spawn), or close it before the fork",
-    )
+    """The error that every call in a forked child raises."""
+    what = "open the file in a process that is spawned, not forked, or close it before the fork"
+    return NotWritten("other-process", f"{why}; nothing was written; {what}")
 
 
 def _in_child() -> None:
-    """The child may neither use nor close what it inherited: nothing of it is ever let go."""
+    """Keep every inherited connection referenced for ever, since the child may neither use nor close it."""
     try:
         for holder, file in list(_open.items()):
             _inherited.add(file)

@@ -1,4 +1,4 @@
-"""What SQLite this is, as far as the lab's claims depend on it. Standard library only."""
+"""The version and compile options of SQLite that the lab's claims depend on."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _FIXED_EARLIER = ((3, 44, 6), (3, 50, 7))
 
 
 def wal_reset_defect(version: tuple[int, int, int]) -> bool:
-    """Is this version in the range of the WAL-reset defect?
+    """Whether this version has the WAL-reset defect.
 
     From 3.7.0 to 3.51.2 two connections that write and checkpoint at the same instant can, very
-    rarely, damage a database in WAL mode. 3.51.3 mends it, and so do 3.44.6 and 3.50.7.
+    rarely, damage a database in WAL mode. 3.51.3 fixes it, and so do 3.44.6 and 3.50.7.
     Source: Write-Ahead Logging, section on the WAL-reset bug, https://www.sqlite.org/wal.html
     """
-    mended = any(version[:2] == fix[:2] and version >= fix for fix in _FIXED_EARLIER)
-    return (3, 7, 0) <= version <= (3, 51, 2) and not mended
+    fixed = any(version[:2] == fix[:2] and version >= fix for fix in _FIXED_EARLIER)
+    return (3, 7, 0) <= version <= (3, 51, 2) and not fixed
 
 
 def report() -> dict[str, str]:

@@ -1,8 +1,7 @@
-"""One SQLite file and the one way to write it. Standard library only.
+"""An open database file. `Store.write()` is the only way to change a row, in one transaction.
 
-`Store.write()` is the one way to change a row, and the only BEGIN IMMEDIATE in the package.
-One writer at a time, one host: WAL needs shared memory and is no protocol between hosts
-(https://www.sqlite.org/wal.html).
+It has the only BEGIN IMMEDIATE in the package. One process writes at a time, and all of them run on the same
+host: WAL mode needs shared memory and doesn't work over a network (https://www.sqlite.org/wal.html).
 """
 
 from __future__ import annotations
@@ -15,18 +14,21 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Any
 
 from receiptlab import database_file, process, wal
 from receiptlab.errors import Damaged, Definite, FileRefused, Indefinite, Locked, NotWritten
 
 TIMEOUT_MS = 5_000
 FAILPOINTS = ("before_commit", "after_commit")
+"""The failpoints that every call with a write() reaches."""
+
 _READING = ("SELECT", "PRAGMA", "EXPLAIN")
 
 
 class Transaction:
-    """What `Store.write` gives. A class and not a generator: it is on the path of every call."""
+    """The context manager that `Store.write` returns. A generator would be slower, and every call uses it."""
 
     __slots__ = ("changes", "frame", "store")
 
@@ -51,7 +53,9 @@ class Transaction:
             raise
         return store.db
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None:
             self._commit()
         else:
@@ -70,7 +74,7 @@ class Transaction:
             committing = True
             store.db.execute("COMMIT")
         except BaseException as error:
-            store._salts = None  # a stamp went with it
+            store._salts = None  # the stamp was rolled back too
             store._roll_back()
             if isinstance(error, sqlite3.Error):
                 raise store._translated(error, committing) from error
@@ -78,45 +82,48 @@ class Transaction:
         store.failpoint("after_commit")
 
     def _settle(self, frame: FrameType | None) -> None:
-        """A transaction is open already. If the `with` that began it still runs, this one is nested and
-        refused. Else Ctrl-C struck between the two lines of a `with`, and what it left is rolled back."""
+        """Handle a transaction that is already open: raise NotWritten (nested) while the `with` that began it
+        still runs. Otherwise Ctrl-C struck just before the body of that `with`, so roll back what it left."""
         while frame is not None:
             if frame is self.frame:
-                what = "write() inside write() on one store; this one did nothing, the outer one goes on"
+                what = "write() was called inside write() on the same store; make the outer one do both"
                 raise NotWritten("nested", what)
             frame = frame.f_back
         self.store._roll_back()
 
 
 class Store:
-    """A connection to one database file file. Make it with `create`, `open` or `temporary`.
+    """A connection to one database file. Make it with `create`, `open` or `temporary`.
 
-    It belongs to the process that opened it: in a forked child every call but `close`, which does nothing
-    there, raises NotWritten (other-process). While it is open, do not open, copy or read the file by other
-    means in the same process; see `receiptlab.database_file`.
+    It belongs to the process that opened it: in a forked child `close` does nothing, and every other call
+    raises NotWritten (other-process). While it is open, don't open, copy or read the file by other means in
+    the same process; `receiptlab.database_file` explains why.
     """
 
-    def __init__(self, path: Path, db: sqlite3.Connection | None, timeout_ms: int) -> None:
+    def __init__(self, path: Path, db: Any, timeout_ms: int) -> None:
         self.path = path
-        self.db = self.own = db
-        """The connection. A hazard may put something in front of `db`; `own` stays."""
+        self.db: sqlite3.Connection = db
+        """The connection. A fault may wrap it; `own` is never wrapped."""
+        self.own: sqlite3.Connection = db
         self.timeout_ms = timeout_ms
         self._process = os.getpid()
         self._wal: int | None = None
         self._salts: bytes | None = None
         self._close_wal: Callable[[], object] = bool
         self.failpoint: Callable[[str], None] = _pass
-        """Called with the name of each point that a call comes to; a hazard puts itself here."""
+        """The failpoint hook, called with the name of each failpoint that a call reaches."""
         self._transaction = Transaction(self)
         self._remove_folder: Callable[[], object] = bool
 
     @classmethod
-    def create(cls, path: str | os.PathLike, schema: tuple[str, ...], timeout_ms: int = TIMEOUT_MS) -> Store:
+    def create(
+        cls, path: str | os.PathLike[str], schema: tuple[str, ...], timeout_ms: int = TIMEOUT_MS
+    ) -> Store:
         """Make a new database file with the tables of `schema` and open it.
 
-        Raises FileRefused (exists) when the path or a leftover of SQLite beside it is there;
-        whatever is there stays byte for byte as it was. Raises NotWritten when the schema is wrong
-        or the disk is full; then nothing is left behind. The file gets its name when it is whole.
+        Raises FileRefused (exists) when there is a file at the path, or one that SQLite left beside it, and
+        doesn't change that file. Raises NotWritten when the schema is wrong or the disk is full, and leaves
+        nothing behind. The file gets its name only when it is complete.
         """
         path = Path(path).absolute()
         making = database_file.new_file(path)
@@ -128,18 +135,17 @@ class Store:
             return cls.open(path, timeout_ms)
         except BaseException as error:
             database_file.remove(path if published else making)
-            if isinstance(error, Indefinite):  # a COMMIT that failed; the file that it went into is gone
+            if isinstance(error, Indefinite):  # COMMIT failed, and its file has been removed
                 raise NotWritten(error.reason, f"{path.name} could not be made and was removed") from error
             raise
 
     @classmethod
-    def open(cls, path: str | os.PathLike, timeout_ms: int = TIMEOUT_MS, reading: bool = False) -> Store:
+    def open(cls, path: str | os.PathLike[str], timeout_ms: int = TIMEOUT_MS, reading: bool = False) -> Store:
         """Open a database file that `create` made.
 
-        With `reading`, a file or folder without write permission will do; then `write` is refused.
-        Raises FileRefused for anything else, with the reason, and leaves the file unchanged: it is
-        looked at without a lock before it is opened. Raises Damaged, and Locked when another program
-        keeps the whole file for itself.
+        With `reading`, the file and its folder may be write-protected; `write` then raises NotWritten.
+        Raises FileRefused for any other file and leaves it unchanged: it is checked without a lock before it
+        is opened. Raises Damaged, and Locked when another program has locked the whole file.
         """
         path = Path(path).absolute()
         store = cls(path, None, timeout_ms)
@@ -148,7 +154,7 @@ class Store:
 
     @classmethod
     def temporary(cls, schema: tuple[str, ...], timeout_ms: int = TIMEOUT_MS) -> Store:
-        """A new database file in a temporary folder of its own, which `close` removes."""
+        """Make and open a database file in its own temporary folder, which `close` removes."""
         folder = tempfile.mkdtemp(prefix="receiptlab-")
         try:
             path = Path(folder) / "receipts.db"
@@ -162,9 +168,9 @@ class Store:
 
     @classmethod
     def _made(cls, path: Path, schema: tuple[str, ...], timeout_ms: int) -> Store:
-        """A database file in the empty file at `path`, with its tables in the file itself and not only in a WAL."""
+        """Turn the empty file at `path` into a database file. The tables end up in the file, not in a WAL."""
         store, info = cls(path, None, timeout_ms), path.stat()
-        process.enter(store, (info.st_dev, info.st_ino), bool)
+        process.enter(store, (info.st_dev, info.st_ino), lambda: None)
         store._connect()
         try:
             store._fill(schema)
@@ -182,23 +188,22 @@ class Store:
         return self
 
     def again(self) -> Store:
-        """A second connection to the same file, with the same timeout."""
+        """Open a second connection to the same file, with the same timeout."""
         self._check_process()
         return Store.open(self.path, self.timeout_ms)
 
     def write(self) -> Transaction:
         """One write transaction: BEGIN IMMEDIATE … COMMIT, rolled back on any exception.
 
-        Use it as `with store.write() as db`. Raises Locked when another connection keeps the write
-        lock for `timeout_ms`, NotWritten when a statement fails or when a write() is open already
-        (both definite), and Indefinite when COMMIT itself fails in a way that leaves open what a
-        later reader of the file will find.
+        Use it as `with store.write() as db`. Raises Locked when another connection keeps the write lock for
+        longer than `timeout_ms`, and NotWritten when a statement fails or a write() is already open: nothing
+        was written. Raises Indefinite when COMMIT fails and a later reader may or may not find the changes.
         """
         return self._transaction
 
-    def read(self, sql: str, values: tuple | dict = ()) -> list[tuple]:
-        """The rows of one SELECT, as they stand in the file now. Raises ValueError for a statement
-        that begins with anything but SELECT, PRAGMA or EXPLAIN."""
+    def read(self, sql: str, values: tuple[Any, ...] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of one SELECT, as the file has them now. Raises ValueError for a statement that begins
+        with anything but SELECT, PRAGMA or EXPLAIN."""
         if not sql.lstrip().startswith(_READING):
             raise ValueError("read() takes a SELECT; use write() to change something")
         self._check_process()
@@ -208,25 +213,22 @@ class Store:
             raise self._translated(error) from error
 
     def require(self, schema: tuple[str, ...]) -> None:
-        """Raises FileRefused (tables) unless the file has the tables of `schema`, to the letter."""
+        """Raise FileRefused (tables) unless the file has exactly the tables of `schema`."""
         there = {sql for (sql,) in self.read("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")}
         for statement in schema:
             if statement.startswith("CREATE") and statement not in there:
                 name = statement.split("(")[0].split()[-1]
-                raise FileRefused(
-                    "tables",
-                    f"{self.path.name} was made for another contract or by another version of the lab: "
-                    f"table {name} is not as it should be; make it anew",
-                )
+                what = f"{self.path.name} was made for another contract or by another version of the lab"
+                raise FileRefused("tables", f"{what} (see table {name}); open it with what made it")
 
     def pack(self) -> bool:
-        """Build the file anew (VACUUM), so that free space in it holds nothing old, and empty the WAL.
+        """Rebuild the file (VACUUM), so that its free space holds no old data, and empty the WAL.
 
-        False when an open reader keeps the WAL from being emptied. Raises Locked, or NotWritten when
-        the disk has no room for a copy; then the file is as it was.
+        False when an open reader keeps the WAL from being emptied. Raises Locked, or NotWritten when the disk
+        has no room for a copy, and leaves the file as it was.
         """
-        # SQLite does not sync a WAL that it cuts off, so a power cut could bring back what was in it. VACUUM
-        # writes the emptied WAL anew and syncs it; then what can come back is the packed file alone.
+        # SQLite doesn't sync a WAL that it truncates, so a power cut could bring back its content. VACUUM
+        # overwrites the truncated WAL and syncs it. From then on only the rebuilt file can come back.
         emptied = self._empty_wal()
         try:
             self.db.execute("VACUUM")
@@ -239,8 +241,8 @@ class Store:
         return not busy
 
     def close(self) -> None:
-        """Close the connection; a temporary database file is removed with it. Closing twice is harmless. In a
-        forked child nothing happens: the file and its folder are the parent's."""
+        """Close the connection, and remove the file if it is temporary. Closing twice is harmless. In a
+        forked child nothing happens, because the file and its folder belong to the parent."""
         if os.getpid() == self._process:
             self._close_wal()
             self.db.close()
@@ -248,15 +250,18 @@ class Store:
             self._remove_folder()
 
     def __reduce__(self) -> str:
-        raise process.refusal(f"a store can't be handed to another process; hand over {self.path.name!r}")
+        what = (
+            f"a store can't be sent to another process; send the path of {self.path.name} and open it there"
+        )
+        raise NotWritten("other-process", what)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise process.refusal(f"this store of {self.path.name} was opened in another process")
 
     def _stamp(self) -> None:
-        """Raise the file's stamp in the open transaction, if it is the first that this store writes into this
-        WAL as it finds it. Why: `receiptlab.wal`. SQLite draws new salts when it begins a WAL anew."""
+        """Raise the file's stamp, if this is the store's first transaction in the current WAL. It is another
+        WAL when the salts in its header have changed. `receiptlab.wal` explains what the stamp is for."""
         try:
             if self._wal is None:
                 self._wal = os.open(f"{os.path.realpath(self.path)}-wal", os.O_RDONLY)
@@ -272,8 +277,8 @@ class Store:
             self._salts = salts
 
     def _roll_back(self) -> None:
-        """Undo what the transaction did. Where even that fails, closing the connection undoes it. A forked
-        child does neither."""
+        """Roll back. If even that fails, close the connection, which rolls back too. A forked child does
+        neither."""
         if os.getpid() != self._process:
             return
         try:
@@ -283,31 +288,29 @@ class Store:
             self.db.close()
 
     def _translated(self, error: sqlite3.Error, committing: bool = False) -> Definite | Indefinite:
-        """The lab's word for an error of SQLite: definite, unless COMMIT failed half way.
+        """The lab's exception for an error of SQLite: Definite, except where COMMIT failed half-way.
 
-        A COMMIT that is turned away (locked, a deferred constraint) has written nothing. Where the disk
-        is full, the last frame of the transaction is missing in the WAL, or cut: SQLITE_FULL is the
-        answer to a write alone, and without that frame nobody sees the rest. After any other failure
-        of COMMIT the frames may or may not be in the WAL for the next reader.
+        A COMMIT that SQLite rejects (locked, a deferred constraint) has written nothing. When the disk is
+        full (SQLITE_FULL), the transaction's last frame is missing from the WAL or cut, and without it no
+        reader sees the other frames. After any other failure of COMMIT the next reader may or may not find
+        the transaction.
         """
         code = getattr(error, "sqlite_errorcode", None)
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
-        if name == "unknown":  # Python has no name for this code, and here the word means something else
+        if name == "unknown":  # Python has no name for this code, and here the word has another meaning
             name = f"SQLITE_{code}"
         primary = code & 0xFF if code is not None else None
         if primary in database_file.BUSY:
-            return Locked(
-                name,
-                f"another connection held {self.path.name} locked for {self.timeout_ms} ms; "
-                "nothing was written; end the other program or call again",
-            )
+            what = f"another connection kept {self.path.name} locked for {self.timeout_ms} ms"
+            return Locked(name, f"{what}; nothing was written; call again, or end the other program")
         if "closed database" in str(error):
-            return NotWritten("closed", "this store was closed; nothing was written; open it again")
+            return NotWritten("closed", "this store was closed; nothing was written; open the file again")
         if primary in database_file.DAMAGED:
             what = f"{self.path.name} is damaged ({name}: {error}); stop, and restore a backup"
             return Indefinite("damaged", f"COMMIT failed: {what}") if committing else Damaged(what)
         if committing and primary not in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_FULL):
-            return Indefinite(name, f"COMMIT failed ({error}); look into the file before you go on")
+            what = f"COMMIT failed ({error}), and the changes may or may not be in the file"
+            return Indefinite(name, f"{what}; read the file before you continue")
         return NotWritten(name, f"the transaction was rolled back ({error}); nothing was written")
 
     def _fill(self, schema: tuple[str, ...]) -> None:
@@ -317,7 +320,7 @@ class Store:
             db.execute(f"PRAGMA application_id = {database_file.APPLICATION_ID}")
             stamp = wal.first_stamp(self.path)
             db.execute(f"PRAGMA user_version = {stamp << 8 | database_file.SCHEMA_VERSION}")
-        # `open` reads the header from the file itself, so it must not wait in the WAL.
+        # `open` reads the header from the file itself, so the header must not stay in the WAL.
         self.read("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def __enter__(self) -> Store:
@@ -328,10 +331,10 @@ class Store:
 
 
 def _pass(point: str) -> None:
-    """What is called at a point where no hazard waits."""
+    """Default failpoint hook: does nothing."""
 
 
 def _remove(folder: str, process_id: int) -> None:
-    """Remove a temporary folder, unless this is a forked child: it is the parent's."""
+    """Remove a temporary folder, except in a forked child: the folder belongs to the parent."""
     if os.getpid() == process_id:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,19 +1,22 @@
-"""Argument checks and digests. Standard library only.
+"""The rules for arguments, and the canonical text and digest of a command.
 
-Every check returns the value, or raises WrongType (a TypeError) or WrongValue (a ValueError) with
-the argument's name. Nothing is converted, cut or repaired. Types are exact: a subclass of str or int
-may compare and print as it likes, and would not be told apart by a digest.
+Every rule returns the value, or raises WrongType (a TypeError) or WrongValue (a ValueError) with the
+argument's name. Nothing is converted, cut or repaired. Types are exact, because a subclass of str or int can
+define its own comparison and text, so a digest couldn't tell two of its values apart.
 """
 
 from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
-from types import SimpleNamespace
+from typing import Any
 
 from receiptlab.errors import WrongType, WrongValue
+
+Rule = Callable[[str, Any], object]
+"""`rule(name, value)`: raises WrongType or WrongValue unless the value is allowed."""
 
 MAX_INTEGER = 2**63 - 1
 """The largest integer that SQLite stores. https://www.sqlite.org/datatype3.html"""
@@ -26,14 +29,14 @@ MAX_BODY = 1_048_576
 
 
 def text(name: str, value: object) -> str:
-    """A non-empty text of at most 128 characters without control characters or lone surrogates."""
+    """A non-empty text of at most 128 characters, without control characters and lone surrogates."""
     if type(value) is str and 0 < len(value) <= MAX_TEXT and value.isprintable():
         return value
     return _only_a_text(name, value)
 
 
 def _only_a_text(name: str, value: object) -> str:
-    """What is wrong with it. isprintable() also turns away harmless spaces and marks; these pass."""
+    """Check a text that failed the fast check. isprintable() also fails for harmless spaces and marks."""
     if type(value) is not str:
         raise WrongType(name, f"must be a text, not {type(value).__name__}")
     if not value:
@@ -50,7 +53,7 @@ def _only_a_text(name: str, value: object) -> str:
 
 
 def integer(name: str, value: object, low: int = 0, high: int = MAX_INTEGER) -> int:
-    """An integer from `low` to `high`, both included. True, False and 1.0 are no integers here."""
+    """An integer from `low` to `high`, both included. True, False and 1.0 are not integers here."""
     if type(value) is not int:
         raise WrongType(name, f"must be an integer, not {type(value).__name__}")
     if not low <= value <= high:
@@ -68,7 +71,7 @@ def bounded(low: int, high: int) -> Callable[[str, object], int]:
 
 
 def countable(name: str, value: object) -> int:
-    """An integer that can still be raised by one."""
+    """An integer that can still be increased by one."""
     return integer(name, value, high=MAX_INTEGER - 1)
 
 
@@ -82,7 +85,7 @@ def hex_digest(name: str, value: object) -> str:
 
 
 def utf8(name: str, value: object) -> str:
-    """A text of any characters but lone surrogates, empty too, of at most 1 MiB in UTF-8."""
+    """A text of at most 1 MiB in UTF-8, possibly empty, of any characters except lone surrogates."""
     if type(value) is not str:
         raise WrongType(name, f"must be a text, not {type(value).__name__}")
     try:
@@ -95,13 +98,14 @@ def utf8(name: str, value: object) -> str:
 
 
 def sized(low: int, high: int) -> Callable[[str, object], str]:
-    """A rule: a text of any characters but lone surrogates, of `low` to `high` bytes in UTF-8."""
+    """A rule: a text of `low` to `high` bytes in UTF-8, of any characters except lone surrogates."""
 
     def rule(name: str, value: object) -> str:
-        size = len(utf8(name, value).encode("utf-8"))
+        checked = utf8(name, value)
+        size = len(checked.encode("utf-8"))
         if not low <= size <= high:
             raise WrongValue(name, f"must have {low} to {high} bytes in UTF-8, it has {size}")
-        return value
+        return checked
 
     return rule
 
@@ -119,11 +123,11 @@ def one_of(words: tuple[str, ...]) -> Callable[[str, object], str]:
     return rule
 
 
-def canonical(fields: dict) -> str:
-    """This lab's own canonical text of a command: JSON, keys sorted, compact, ASCII.
+def canonical(fields: Mapping[str, str | int]) -> str:
+    """This lab's canonical text of a command: compact JSON in ASCII, with sorted keys.
 
-    It takes flat texts and integers that were checked before. It is no general JSON
-    canonicalisation; that is RFC 8785, https://www.rfc-editor.org/rfc/rfc8785.
+    It works for texts and integers that were checked before. For JSON in general use RFC 8785
+    (https://www.rfc-editor.org/rfc/rfc8785).
     """
     pairs = []
     for name in sorted(fields):
@@ -137,8 +141,7 @@ def sha256(value: str) -> str:
     return hashlib.sha256(value.encode("utf-8")).hexdigest()
 
 
-def checked(rules: dict[str, Callable], arguments: dict[str, object]) -> SimpleNamespace:
-    """The arguments as one object, after each has passed the rule of its name."""
+def check(rules: Mapping[str, Rule], arguments: Mapping[str, object]) -> None:
+    """Check each argument by the rule of its name. Raises WrongType or WrongValue."""
     for name, value in arguments.items():
         rules[name](name, value)
-    return SimpleNamespace(**arguments)

@@ -162,7 +162,7 @@ def test_a_wal_on_a_read_only_medium_is_read_or_refused_and_never_passed_over(tm
         if shm:
             assert read(path) == 3
         else:
-            with pytest.raises(FileRefused, match="Copy the file and its -wal") as refused:
+            with pytest.raises(FileRefused, match="copy the file and its") as refused:
                 Store.open(path, reading=True)
             assert refused.value.reason == "no-access"
         assert {each.name: each.read_bytes() for each in path.parent.iterdir()} == before

@@ -221,7 +221,7 @@ def test_a_store_cannot_be_handed_to_another_process(store, how):
             how(each)
             if how is copy.copy:
                 how(store)  # a copy of the contract is one on the same store
-        assert "hand over" in str(refused.value)
+        assert "send the path of" in str(refused.value)
 
 
 SPAWNS = """

@@ -13,8 +13,9 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import NamedTuple
 
-from receiptlab.contracts.work import lease, reserving, work
-from receiptlab.contracts.work.work import Work
+from receiptlab.contracts.intake.intake import DeliverItem
+from receiptlab.contracts.work import lease
+from receiptlab.contracts.work.work import _CLAIM, _CLOSE, _DUE, _EFFECT, _MOVE, _ONE, _OPEN, _UNSETTLED, Work
 from receiptlab.errors import Refused
 from receiptlab.examples.fair_lock import FairLock
 from receiptlab.store import Store, Transaction
@@ -41,7 +42,7 @@ def stage(path: Path, items: int) -> Path:
         contract = Work(store)
         with store.write() as db:
             for number in range(items):
-                found, _ = contract.intake.stage_delivery(db, **delivery, key=f"{number}", now=0)
+                found, _ = contract.intake.stage_delivery(db, DeliverItem(**delivery, key=f"{number}", now=0))
                 contract.stage_work(db, found.item.identity, 1, "mailer", "1", now=0)
     return path
 
@@ -55,8 +56,8 @@ class Floor:
     def take(self, name: str) -> None:
         db = self.db
         db.execute("BEGIN IMMEDIATE")
-        token = (db.execute(lease._SEE, ON).fetchone() or (0,))[0]
-        db.execute(lease._GIVE, (*ON, token + 1, "ana", 10 + lease.LEASE_MS))
+        token = (db.execute(lease._READ, ON).fetchone() or (0,))[0]
+        db.execute(lease._ACQUIRE, (*ON, token + 1, "ana", 10 + lease.LEASE_MS))
         db.execute("COMMIT")
         work, entries = self._reserve()
         self._complete(work, entries, name)
@@ -64,22 +65,22 @@ class Floor:
     def _reserve(self) -> tuple[int, int]:
         db = self.db
         db.execute("BEGIN IMMEDIATE")
-        db.execute(lease._SEE, ON).fetchone()
-        [(work, *_, fence, _, entries)] = db.execute(reserving._DUE, RESERVE | {"limit": 1}).fetchall()
-        db.execute(reserving._CLAIM, (60_010, "ana", 10, work))
-        db.execute(reserving.OPEN, (work, entries + 1, fence + 1, "ana", 10, None, "open"))
-        db.execute(lease._BACK, ON)
+        db.execute(lease._READ, ON).fetchone()
+        [(work, *_, fence, _, entries)] = db.execute(_DUE, RESERVE | {"limit": 1}).fetchall()
+        db.execute(_CLAIM, (60_010, "ana", 10, work))
+        db.execute(_OPEN, (work, entries + 1, fence + 1, "ana", 10, None, "open"))
+        db.execute(lease._RELEASE, ON)
         db.execute("COMMIT")
         return work, entries + 1
 
     def _complete(self, number: int, entries: int, name: str) -> None:
         db = self.db
         db.execute("BEGIN IMMEDIATE")
-        seen = db.execute(reserving._ONE, {"work": number}).fetchone()
-        db.execute(reserving.MOVE, ("done", None, name, 10, number))
-        db.execute(reserving.CLOSE, ("done", 10, None, None, number, entries))
-        db.execute(reserving.UNSETTLED, (-1, seen[1]))
-        db.execute(work._EFFECT, (*seen[1:5], name, 10))
+        seen = db.execute(_ONE, (number,)).fetchone()
+        db.execute(_MOVE, ("done", None, name, 10, number))
+        db.execute(_CLOSE, ("done", 10, None, None, number, entries))
+        db.execute(_UNSETTLED, (-1, seen[1]))
+        db.execute(_EFFECT, (*seen[1:5], name, 10))
         db.execute(_OUTBOX, ("done", seen[1], 10))
         db.execute("COMMIT")
 

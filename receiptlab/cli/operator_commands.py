@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from receiptlab.cli import options, terminal
 from receiptlab.cli.options import ATTEMPTS, DAY, now_in, opened, ruled, seconds
-from receiptlab.contracts.work.claims import LATEST, Look
+from receiptlab.contracts.work.claims import LATEST, WorkView
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused
 from receiptlab.examples import clock, worker
@@ -149,7 +149,7 @@ def _results(given: argparse.Namespace) -> int:
     return 0
 
 
-def _row(work: Work, look: Look) -> tuple:
+def _row(work: Work, look: WorkView) -> tuple:
     error, detail = None, None
     with contextlib.suppress(Refused):  # compacted or erased since
         tried = [each for each in work.history(look.work).attempts if each.result in ("failed", "expired")]

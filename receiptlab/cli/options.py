@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Callable
 from decimal import Decimal
 
-from receiptlab.contracts.work.claims import ARGUMENTS, LATEST, LONGEST
-from receiptlab.contracts.work.work import Work
+from receiptlab.contracts.work.claims import LATEST, LONGEST
+from receiptlab.contracts.work.work import ARGUMENTS, Work
 from receiptlab.errors import FileRefused, LabError, WrongArgument
 from receiptlab.examples import clock
 from receiptlab.store import Store

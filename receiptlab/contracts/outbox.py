@@ -1,6 +1,6 @@
-"""The outbox: messages that are pending, written beside what they are about.
+"""The transactional outbox: messages that are written in the same transaction as the effect they announce.
 
-A row is one persisted obligation, not one delivery. Any contract stages into it, inside its own
+A row is an obligation to send a message, not a delivery. Any contract stages into it, inside its own
 transaction or the caller's.
 """
 
@@ -21,6 +21,6 @@ _STAGE = "INSERT INTO outbox (topic, subject, staged_at) VALUES (?, ?, ?)"
 
 
 def stage(db: Connection, topic: str, subject: str, now: int) -> int:
-    """Owe a message about `subject`, in the transaction that is open on `db`. Returns its id.
+    """Stage a message about `subject` in the open transaction of `db`. Returns its id.
     Refused: exhausted, when no id is left."""
     return numbered("outbox", db.execute(_STAGE, (topic, subject, now)).lastrowid)

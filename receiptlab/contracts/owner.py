@@ -1,23 +1,32 @@
-"""The workspace owner: one place decides which result of a piece of work counts.
+"""The workspace owner: it decides which result of a piece of work is accepted.
 
-Workers claim work under a lease and send back a result. Answers get lost, leases expire, workers
-are replaced, scopes are revoked. The owner checks all of it in the transaction that commits, so
-that a result is accepted once, and a retry gets the receipt of the first time.
+Workers claim work under a lease and send back a result. Answers get lost, leases expire, workers are
+replaced, scopes are revoked. The owner checks all of this in the transaction that commits. So it accepts a
+result once, and a retry gets the first receipt.
 """
 
 from __future__ import annotations
 
 import json
-from collections import namedtuple
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from sqlite3 import Connection
-from types import SimpleNamespace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.base import Contract, arguments, numbered, writes
+from receiptlab.contracts.base import Command, Contract, Guards, numbered, writes
 from receiptlab.errors import Refused
-from receiptlab.values import MAX_INTEGER, canonical, checked, countable, hex_digest, integer, sha256, text
+from receiptlab.values import (
+    MAX_INTEGER,
+    Rule,
+    canonical,
+    check,
+    countable,
+    hex_digest,
+    integer,
+    sha256,
+    text,
+)
 
 SCHEMA = (
     """CREATE TABLE work (
@@ -38,7 +47,7 @@ SCHEMA = (
     *outbox.SCHEMA,
 )
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, Rule] = {
     "scope": text,
     "work": text,
     "actor": text,
@@ -53,27 +62,60 @@ ARGUMENTS = {
 }
 
 FORM = 1
-"""The version of the form in which a command is saved; see `Owner.ADDED` for adding a field to it."""
-
-Work = namedtuple(
-    "Work",
-    "scope work revision epoch policy revoked fence holder expires_at state human_state results changed_at",
-    defaults=(None,) * 13,
-)
-Work.__doc__ = "A row of `work`. A row that is not there has None in every field."
-Work.outcome = "read"
+"""The version of the saved form of a command. `AcceptResult.ADDED` explains how to add a field."""
 
 
-class Seen(NamedTuple):
-    """What a call's transaction has read: the work, and what is saved under the key, if anything."""
+class WorkRow(NamedTuple):
+    """A row of `work`. Where there is no such work, every field is None."""
 
-    work: Work
-    saved: tuple | None = None
+    scope: str
+    work: str
+    revision: int
+    epoch: int
+    policy: str
+    revoked: int
+    fence: int
+    holder: str | None
+    expires_at: int | None
+    state: str | None
+    human_state: str
+    results: int
+    changed_at: int
+
+    @property
+    def outcome(self) -> str:
+        """The word for an answer that was only read."""
+        return "read"
+
+
+class SavedReceipt(NamedTuple):
+    """A row of `receipt`. `command` is the canonical text of the command that was accepted."""
+
+    id: int
+    scope: str
+    key: str
+    work: str
+    revision: int
+    result_digest: str
+    accepted_at: int
+    command: str
+
+    def receipt(self, outcome: str) -> Receipt:
+        """The receipt in this row, as an answer."""
+        return Receipt(*self[:-1], outcome=outcome)
+
+
+class CurrentWork(NamedTuple):
+    """What a call's transaction has read: the row of the work, and the receipt under the key, if any."""
+
+    work: WorkRow
+    saved: SavedReceipt | None = None
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A lease on a piece of work. `fence` is higher than any before it; the lease ends at `until`."""
+    """A lease on a piece of work. `fence`, the fencing token, is higher than any before it. The lease ends at
+    `until`."""
 
     scope: str
     work: str
@@ -87,8 +129,8 @@ class Claim:
 class Receipt:
     """The owner's lasting answer to a result.
 
-    `outcome` says whether this call made the receipt (accepted) or found it (replayed). It is not
-    part of the receipt: the first answer and a replay compare equal.
+    `outcome` says whether this call made the receipt (accepted) or found it (replayed). It is not part of the
+    receipt, so the first answer and a replay compare equal.
     """
 
     id: int
@@ -101,125 +143,213 @@ class Receipt:
     outcome: str = field(default="accepted", compare=False)
 
     def to_bytes(self) -> bytes:
-        """The receipt as it goes over a wire: the same bytes each time it is given."""
+        """The receipt as it is sent: the same bytes every time."""
         fields = asdict(self)
         del fields["outcome"]
         return canonical(fields).encode("ascii")
 
 
-# The guards. Each looks at one thing, inside the transaction that commits.
+# The commands: the arguments of each call that has guards.
 
 
-def exists(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state is not None:
-        raise Refused("exists", "this work is there already; take another name")
+@dataclass(frozen=True)
+class OnWork(Command):
+    """What every call on one piece of work has. `cancel` needs no more."""
+
+    scope: str
+    work: str
+    now: int
 
 
-def not_found(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state is None:
+@dataclass(frozen=True)
+class AddWork(OnWork):
+    revision: int
+    epoch: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class SetAuthority(OnWork):
+    epoch: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class ClaimWork(OnWork):
+    actor: str
+    until: int
+
+
+@dataclass(frozen=True)
+class UnderLease(OnWork):
+    """What every call under a lease has: the actor, and the fence of its claim. `release` needs no more."""
+
+    actor: str
+    fence: int
+
+
+@dataclass(frozen=True)
+class RenewLease(UnderLease):
+    until: int
+
+
+@dataclass(frozen=True)
+class AcceptResult(Command):
+    scope: str
+    work: str
+    actor: str
+    key: str
+    revision: int
+    epoch: int
+    policy: str
+    fence: int
+    result_digest: str
+    now: int
+
+    ADDED: ClassVar[tuple[str, ...]] = ()
+    """Fields that a later version of the lab added, each with a default. A command that leaves such a field
+    at its default is saved without it, so it is the same command as before the field existed."""
+
+    @cached_property
+    def text(self) -> str:
+        """The command as it is saved: two calls with the same text make the same command. `now` is left out,
+        because a retry comes later."""
+        saved = dict(vars(self), form=FORM)
+        del saved["now"]
+        for name in self.ADDED:
+            if saved[name] == getattr(type(self), name):
+                del saved[name]
+        return canonical(saved)
+
+
+@dataclass(frozen=True)
+class FindReceipt(Command):
+    scope: str
+    key: str
+    epoch: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class RevokeScope(Command):
+    scope: str
+    now: int
+
+
+# The guards. Each checks one thing, inside the transaction that commits.
+
+
+def exists(command: Command, current: CurrentWork) -> None:
+    if current.work.state is not None:
+        raise Refused("exists", "this work already exists; choose another name")
+
+
+def not_found(command: Command, current: CurrentWork) -> None:
+    if current.work.state is None:
         raise Refused("not-found", "there is no such work in this scope; check both names")
 
 
-def revoked(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.revoked:
+def revoked(command: Command, current: CurrentWork) -> None:
+    if current.work.revoked:
         raise Refused("revoked", "this scope was revoked; nothing is accepted or disclosed")
 
 
-def epoch(call: SimpleNamespace, seen: Seen) -> None:
-    if call.epoch != seen.work.epoch:
-        raise Refused("epoch", "another epoch is in force; read it again before you go on")
+def epoch(command: AcceptResult, current: CurrentWork) -> None:
+    if command.epoch != current.work.epoch:
+        raise Refused("epoch", "another epoch is in force; read it again before you continue")
 
 
-def policy(call: SimpleNamespace, seen: Seen) -> None:
-    if call.policy != seen.work.policy:
+def policy(command: AcceptResult, current: CurrentWork) -> None:
+    if command.policy != current.work.policy:
         raise Refused("policy", "another policy is in force; decide again under that one")
 
 
-def unknown_field(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.saved and seen.saved[-1] != call.digest:
-        saved = json.loads(seen.saved[-2])
+def unknown_field(command: AcceptResult, current: CurrentWork) -> None:
+    if current.saved and current.saved.command != command.text:
+        saved = json.loads(current.saved.command)
         fields = ("form",) if saved.pop("form", FORM) > FORM else ()
-        fields += tuple(name for name in saved if name not in vars(call))
+        fields += tuple(name for name in saved if name not in vars(command))
         if fields:
             what = "a newer version saved this command with fields that are unknown here; ask that version"
             raise Refused("unknown-field", what, fields)
 
 
-def key_reused(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.saved and seen.saved[-1] != call.digest:
-        before, now = json.loads(seen.saved[-2]), json.loads(call.command)
-        fields = tuple(name for name in vars(call) if before.get(name) != now.get(name))
-        raise Refused("key-reused", "this key named another command; take a new key", fields)
+def key_reused(command: AcceptResult, current: CurrentWork) -> None:
+    if current.saved and current.saved.command != command.text:
+        before, now = json.loads(current.saved.command), json.loads(command.text)
+        fields = tuple(name for name in vars(command) if before.get(name) != now.get(name))
+        raise Refused("key-reused", "this key was used for another command; choose a new key", fields)
 
 
-def replay(call: SimpleNamespace, seen: Seen) -> Receipt | None:
-    return Receipt(*seen.saved[:-2], outcome="replayed") if seen.saved else None
+def replay(command: AcceptResult, current: CurrentWork) -> Receipt | None:
+    return current.saved.receipt("replayed") if current.saved else None
 
 
-def claim_state(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state not in ("ready", "leased"):
+def claim_state(command: Command, current: CurrentWork) -> None:
+    if current.work.state not in ("ready", "leased"):
         raise Refused("state", "this work is finished or cancelled; there is nothing to claim")
 
 
-def busy(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state == "leased" and seen.work.expires_at > call.now:
+def busy(command: ClaimWork, current: CurrentWork) -> None:
+    until = current.work.expires_at
+    if current.work.state == "leased" and until is not None and command.now < until:
         raise Refused("busy", "somebody holds this work; ask again when the lease has expired")
 
 
-def exhausted(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.fence == MAX_INTEGER:
-        what = "the fence is the largest there is; cancel this work and add it under another name"
+def exhausted(command: Command, current: CurrentWork) -> None:
+    if current.work.fence == MAX_INTEGER:
+        what = "the fence has its largest value; cancel this work and add it under another name"
         raise Refused("exhausted", what, ("fence",))
 
 
-def find_not_found(call: SimpleNamespace, seen: Seen) -> None:
-    current = (call.epoch, call.policy) == (seen.work.epoch, seen.work.policy)
-    if not (seen.saved and current):  # one answer for both: whoever has no authority learns nothing
+def find_not_found(command: FindReceipt, current: CurrentWork) -> None:
+    in_force = (command.epoch, command.policy) == (current.work.epoch, current.work.policy)
+    if not (current.saved and in_force):  # the same refusal for both, so no authority means no information
         what = "no receipt under this key for this epoch and policy; read both again before you rely on it"
         raise Refused("not-found", what)
 
 
-def accept_state(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state != "leased":
+def accept_state(command: Command, current: CurrentWork) -> None:
+    if current.work.state != "leased":
         raise Refused("state", "this work is not leased; a result needs a claim first")
 
 
-def renew_state(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state != "leased":
+def renew_state(command: Command, current: CurrentWork) -> None:
+    if current.work.state != "leased":
         raise Refused("state", "this work is not leased; there is no lease to renew")
 
 
-def release_state(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state != "leased":
-        raise Refused("state", "this work is not leased; there is no lease to give back")
+def release_state(command: Command, current: CurrentWork) -> None:
+    if current.work.state != "leased":
+        raise Refused("state", "this work is not leased; there is no lease to release")
 
 
-def fence(call: SimpleNamespace, seen: Seen) -> None:
-    if call.fence != seen.work.fence:
-        raise Refused("fence", "this is not the fence handed out last; this claim no longer counts")
+def fence(command: UnderLease | AcceptResult, current: CurrentWork) -> None:
+    if command.fence != current.work.fence:
+        raise Refused("fence", "this is not the latest fence; the claim is stale, so claim the work again")
 
 
-def holder(call: SimpleNamespace, seen: Seen) -> None:
-    if call.actor != seen.work.holder:
+def holder(command: UnderLease | AcceptResult, current: CurrentWork) -> None:
+    if command.actor != current.work.holder:
         raise Refused("holder", "another actor holds the lease; only the holder may use it")
 
 
-def expired(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.expires_at <= call.now:
+def expired(command: RenewLease | AcceptResult, current: CurrentWork) -> None:
+    if current.work.expires_at is None or current.work.expires_at <= command.now:
         raise Refused("expired", "the lease has expired; claim the work again")
 
 
-def revision(call: SimpleNamespace, seen: Seen) -> None:
-    if call.revision != seen.work.revision:
-        raise Refused("revision", "the work has another revision; read it again before you go on")
+def revision(command: AcceptResult, current: CurrentWork) -> None:
+    if command.revision != current.work.revision:
+        raise Refused("revision", "the work has another revision; read it again before you continue")
 
 
-def cancel_state(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.work.state == "result-recorded":
+def cancel_state(command: Command, current: CurrentWork) -> None:
+    if current.work.state == "result-recorded":
         raise Refused("state", "a result is recorded; it is too late to cancel")
 
 
-GUARDS = {
+GUARDS: Guards = {
     "add": (exists,),
     "claim": (not_found, revoked, claim_state, busy, exhausted),
     "accept": (
@@ -227,7 +357,7 @@ GUARDS = {
         revoked,
         epoch,
         policy,
-        unknown_field,  # after authority: whoever has none learns nothing of a receipt
+        unknown_field,  # after the authority guards, so no authority means no information
         key_reused,
         replay,
         accept_state,
@@ -246,15 +376,16 @@ GUARDS = {
 
 _WORK = "SELECT * FROM work WHERE scope = ? AND work = ?"
 _ANY_WORK = "SELECT * FROM work WHERE scope = :scope ORDER BY work LIMIT 1"
-_SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command, digest
+_SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command
     FROM receipt WHERE scope = ? AND key = ?"""
-# The work that a receipt names; for a key without one any work of the scope, which knows whether the scope
-# was revoked. One statement, so that it is read at one moment.
-_FOUND = """SELECT work.*, r.id, r.scope, r.key, r.work, r.revision, r.result_digest, r.accepted_at
+# The work that the receipt names. Without a receipt, any work of the scope, since each row says whether the
+# scope was revoked. It is one statement, so that all of it is read at the same moment.
+_FOUND = """SELECT work.*, r.id, r.scope, r.key, r.work, r.revision, r.result_digest,
+        r.accepted_at, r.command
     FROM (SELECT 1) LEFT JOIN receipt r ON r.scope = :scope AND r.key = :key
     LEFT JOIN work ON work.scope = :scope
         AND work.work = coalesce(r.work, (SELECT min(work) FROM work WHERE scope = :scope))"""
-# A scope is revoked in all its rows or in none, so any one of them will do.
+# A scope is revoked in all its rows or in none, so any row will do.
 _ADD = """INSERT INTO work VALUES (:scope, :work, :revision, :epoch, :policy,
     coalesce((SELECT revoked FROM work WHERE scope = :scope LIMIT 1), 0),
     0, NULL, NULL, 'ready', 'open', 0, :now)"""
@@ -276,27 +407,43 @@ _LEASES = """SELECT scope || '/' || work, holder, fence, expires_at FROM work
     WHERE state = 'leased' ORDER BY scope, work"""
 
 
-def _see_work(db: Connection, call: SimpleNamespace) -> Seen:
-    return Seen(Work(*(db.execute(_WORK, (call.scope, call.work)).fetchone() or ())))
+def _work_row(row: tuple[Any, ...] | None) -> WorkRow:
+    return WorkRow._make(row or [None] * len(WorkRow._fields))
 
 
-def _see_scope(db: Connection, call: SimpleNamespace) -> Seen:
-    return Seen(Work(*(db.execute(_ANY_WORK, vars(call)).fetchone() or ())))
+def _read_work(db: Connection, command: OnWork) -> CurrentWork:
+    return CurrentWork(_work_row(db.execute(_WORK, (command.scope, command.work)).fetchone()))
 
 
-def _see_work_and_receipt(db: Connection, call: SimpleNamespace) -> Seen:
-    work = Work(*(db.execute(_WORK, (call.scope, call.work)).fetchone() or ()))
-    saved = db.execute(_SAVED, (call.scope, call.key)).fetchone()
-    return Seen(work, _in_this_form(saved) if saved and saved[-1] != call.digest else saved)
+def _read_scope(db: Connection, command: RevokeScope) -> CurrentWork:
+    return CurrentWork(_work_row(db.execute(_ANY_WORK, vars(command)).fetchone()))
 
 
-def _in_this_form(saved: tuple) -> tuple:
-    """What is saved, with its command in the form of today: the first ones had no version."""
-    command = json.loads(saved[-2])
+def _read_work_and_receipt(db: Connection, command: AcceptResult) -> CurrentWork:
+    work = _work_row(db.execute(_WORK, (command.scope, command.work)).fetchone())
+    row = db.execute(_SAVED, (command.scope, command.key)).fetchone()
+    if row is None:
+        return CurrentWork(work)
+    saved = SavedReceipt(*row)
+    return CurrentWork(work, saved if saved.command == command.text else _in_this_form(saved))
+
+
+def _in_this_form(saved: SavedReceipt) -> SavedReceipt:
+    """The saved row with its command in today's form: the first commands had no version."""
+    command = json.loads(saved.command)
     if "form" in command:
         return saved
-    now = canonical(command | {"form": FORM})
-    return (*saved[:-2], now, sha256(now))
+    return saved._replace(command=canonical(command | {"form": FORM}))
+
+
+def _read_found(db: Connection, command: FindReceipt) -> CurrentWork:
+    row = db.execute(_FOUND, vars(command)).fetchone()
+    size = len(WorkRow._fields)
+    return CurrentWork(WorkRow(*row[:size]), SavedReceipt(*row[size:]) if row[size] is not None else None)
+
+
+def _found(db: Connection, command: FindReceipt, current: CurrentWork) -> Receipt | None:
+    return current.saved.receipt("read") if current.saved else None
 
 
 class Owner(Contract):
@@ -314,40 +461,40 @@ class Owner(Contract):
         "receipts": "SELECT count(*) FROM receipt",
         "outbox": outbox.COUNT,
     }
-    ADDED: ClassVar[dict[str, object]] = {}
-    """Fields that a later version added to the command, with their defaults. A command that leaves such a
-    field at its default is saved without it. So it is the same command as before the field was there."""
 
     def add(self, scope: str, work: str, revision: int, epoch: int, policy: str, now: int) -> None:
-        """Put a piece of work there, ready to be claimed. Refused: exists.
+        """Add a piece of work that is ready to be claimed. Refused: exists.
 
-        Work added to a scope that was revoked is revoked as well.
+        Work that is added to a revoked scope is revoked as well.
         """
-        self._transact("add", arguments(locals()), _see_work, writes(_ADD))
+        self._transact("add", AddWork(scope, work, now, revision, epoch, policy), _read_work, writes(_ADD))
 
     def claim(self, scope: str, work: str, actor: str, now: int, until: int) -> Claim:
         """Lease the work to `actor` from `now` to `until`.
 
-        Refused, in this order: not-found, revoked, state, busy, exhausted (the fence is at its end). A claim
-        has no key of its own: a worker that loses the answer finds its fence with `look`, and can release it.
+        Refused, in this order: not-found, revoked, state, busy, exhausted (the fence has its largest value).
+        A claim has no idempotency key: a worker that loses the answer finds its fence with `get`, and can
+        release it.
         """
         integer("until", until, low=countable("now", now) + 1)
-        return self._transact("claim", arguments(locals()), _see_work, self._claim)
+        return self._transact("claim", ClaimWork(scope, work, now, actor, until), _read_work, self._claim)
 
     def renew(self, scope: str, work: str, actor: str, fence: int, now: int, until: int) -> Claim:
-        """Extend one's own live lease to `until`; it never gets shorter. Returns the claim as it is now.
+        """Extend the actor's own live lease to `until`, never shorten it. Returns the current claim.
 
         Refused, in this order: not-found, revoked, state, fence, holder, expired.
         """
         integer("until", until, low=countable("now", now) + 1)
-        return self._transact("renew", arguments(locals()), _see_work, self._renew)
+        return self._transact(
+            "renew", RenewLease(scope, work, now, actor, fence, until), _read_work, self._renew
+        )
 
     def release(self, scope: str, work: str, actor: str, fence: int, now: int) -> None:
-        """Give one's own lease back, so that the work can be claimed at once. The fence keeps its number.
+        """Release the actor's own lease, so that the work can be claimed at once. The fence stays the same.
 
         Refused, in this order: not-found, revoked, state, fence, holder.
         """
-        self._transact("release", arguments(locals()), _see_work, writes(_RELEASE))
+        self._transact("release", UnderLease(scope, work, now, actor, fence), _read_work, writes(_RELEASE))
 
     def accept(
         self,
@@ -362,84 +509,75 @@ class Owner(Contract):
         result_digest: str,
         now: int,
     ) -> Receipt:
-        """Record the result, its receipt and one outbox row, all or none; or find the receipt of `key`.
+        """Record the result, its receipt and one outbox row, all or none, or find the receipt of `key`.
 
         Refused, in this order: not-found, revoked, epoch, policy, unknown-field (a newer version saved the
         command), key-reused (with the names of the fields that differ), state, fence, holder, expired,
-        revision; and exhausted when no id is left.
+        revision, and exhausted when no id is left.
         """
-        return self._accept(arguments(locals()))
+        command = AcceptResult(scope, work, actor, key, revision, epoch, policy, fence, result_digest, now)
+        return self._accept(command)
 
     def find(self, scope: str, key: str, epoch: int, policy: str) -> Receipt:
-        """The receipt of `key`, under the epoch and policy that are current now for its work.
+        """The receipt of `key`, for a caller that knows the current epoch and policy of its work.
 
         Refused, in this order: revoked, not-found. Under another epoch or policy the answer is not-found as
         well, so a caller without authority cannot find out which keys have a receipt.
         """
-        call = checked(self.ARGUMENTS, arguments(locals()))
-        return self._decide("find", self.store.db, call, self._see_found, self._found)
+        command = FindReceipt(scope, key, epoch, policy)
+        check(self.ARGUMENTS, vars(command))
+        found: Receipt | None = self._decide("find", self.store.db, command, _read_found, _found)
+        return found  # type: ignore[return-value]  # None only where the guards were replaced
 
     def cancel(self, scope: str, work: str, now: int) -> None:
         """Cancel the work for good, leased or not. Refused: not-found, state (a result is recorded)."""
-        self._transact("cancel", arguments(locals()), _see_work, writes(_CANCEL))
+        self._transact("cancel", OnWork(scope, work, now), _read_work, writes(_CANCEL))
 
     def set_authority(self, scope: str, work: str, epoch: int, policy: str, now: int) -> None:
-        """Say which epoch and policy are in force for the work from now on. Refused: not-found."""
-        self._transact("set_authority", arguments(locals()), _see_work, writes(_AUTHORITY))
+        """Set the epoch and policy that are in force for the work from now on. Refused: not-found."""
+        self._transact(
+            "set_authority", SetAuthority(scope, work, now, epoch, policy), _read_work, writes(_AUTHORITY)
+        )
 
     def revoke(self, scope: str, now: int) -> None:
-        """Revoke the scope for good: its work takes no claim and no result. Refused: not-found.
+        """Revoke the scope for good: its work accepts no claim and no result. Refused: not-found.
 
         It marks every row of the scope, so it takes longer the more work the scope has.
         """
-        self._transact("revoke", arguments(locals()), _see_scope, writes(_REVOKE))
+        self._transact("revoke", RevokeScope(scope, now), _read_scope, writes(_REVOKE))
 
-    def get(self, scope: str, work: str) -> Work:
-        """The row as it stands, for an operator: it asks for no authority. Refused: not-found."""
-        call = checked(ARGUMENTS, arguments(locals()))
-        seen = Seen(Work(*next(iter(self.store.read(_WORK, (scope, work))), ())))
-        not_found(call, seen)
-        return seen.work
+    def get(self, scope: str, work: str) -> WorkRow:
+        """The current row, for an operator, without any check of authority. Refused: not-found."""
+        check(ARGUMENTS, {"scope": scope, "work": work})
+        current = CurrentWork(_work_row(next(iter(self.store.read(_WORK, (scope, work))), None)))
+        not_found(Command(), current)
+        return current.work
 
     def leases(self) -> list[tuple[str, str, int, int]]:
         """(scope/work, holder, fence, end) of each lease, expired ones included."""
         return self.store.read(_LEASES)
 
-    def _claim(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Claim:
-        db.execute(_CLAIM, vars(call))
-        return Claim(call.scope, call.work, call.actor, seen.work.fence + 1, call.until)
+    def _claim(self, db: Connection, command: ClaimWork, current: CurrentWork) -> Claim:
+        db.execute(_CLAIM, vars(command))
+        return Claim(command.scope, command.work, command.actor, current.work.fence + 1, command.until)
 
-    def _renew(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Claim:
-        db.execute(_RENEW, vars(call))
-        return Claim(call.scope, call.work, call.actor, call.fence, max(seen.work.expires_at, call.until))
+    def _renew(self, db: Connection, command: RenewLease, current: CurrentWork) -> Claim:
+        db.execute(_RENEW, vars(command))
+        until = max(current.work.expires_at or 0, command.until)
+        return Claim(command.scope, command.work, command.actor, command.fence, until)
 
-    def _see_found(self, db: Connection, call: SimpleNamespace) -> Seen:
-        row = self.store.read(_FOUND, vars(call))[0]
-        size = len(Work._fields)
-        return Seen(Work(*row[:size]), row[size:] if row[size] is not None else None)
+    def _accept(self, command: AcceptResult) -> Receipt:
+        return self._transact("accept", command, _read_work_and_receipt, self._record)
 
-    def _found(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Receipt | None:
-        return seen.saved and Receipt(*seen.saved, outcome="read")
-
-    def _accept(self, command: dict) -> Receipt:
-        call = checked(self.ARGUMENTS, command)
-        del command["now"]  # a retry comes later and is the same command
-        for name, default in self.ADDED.items():
-            if command[name] == default:
-                del command[name]
-        call.command = canonical(command | {"form": FORM})
-        call.digest = sha256(call.command)
-        return self._run("accept", call, _see_work_and_receipt, self._record)
-
-    def _record(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Receipt:
+    def _record(self, db: Connection, command: AcceptResult, current: CurrentWork) -> Receipt:
         failpoint = self.store.failpoint
         failpoint("after_guards")
-        db.execute(_RESULT, (call.now, call.scope, call.work))
+        db.execute(_RESULT, (command.now, command.scope, command.work))
         failpoint("after_result")
-        done = (call.revision + 1, call.result_digest, call.now)
-        saved = (call.scope, call.key, call.work, call.command, call.digest, *done)
+        done = (command.revision + 1, command.result_digest, command.now)
+        saved = (command.scope, command.key, command.work, command.text, sha256(command.text), *done)
         number = numbered("receipt", db.execute(_RECEIPT, saved).lastrowid)
         failpoint("after_receipt")
-        outbox.stage(db, "result-recorded", str(number), call.now)
+        outbox.stage(db, "result-recorded", str(number), command.now)
         failpoint("after_outbox")
-        return Receipt(number, call.scope, call.key, call.work, *done)
+        return Receipt(number, command.scope, command.key, command.work, *done)

@@ -1,28 +1,28 @@
-"""The receiver: the party outside that has the effects, and decides who may cause them.
+"""The receiver: the party outside that has the effects, and decides which writer may cause them.
 
-It has a database of its own and knows nothing of the owner's tables. It hands out writer identities: an
-owner's name, a generation that rises by one, and the name of the instance that asked. A new identity
-fences the ones before it. It keeps an effect by its operation key, and counts the refusals of each key. What
-an owner restored from a backup cannot know, it knows: that is why it alone can write the restore receipt.
+It has its own database and doesn't know the owner's tables. It issues writer identities: an owner's name, a
+generation that rises by one, and the name of the instance that asked. A new identity fences the earlier
+ones. It keeps each effect under its idempotency key, and counts the refusals of each key. It knows what an
+owner that was restored from a backup cannot know, so only the receiver can write the restore receipt.
 
-An identity tells writers apart. It is no secret: who knows it can show it.
+An identity distinguishes writers. It is not a secret: any caller that knows it can use it.
 
 Refusals take one row for each owner, key, generation and reason, however often they are repeated. Any caller
-can make up a generation and an instance, so all writers that were never registered share generation 0. A
-caller that makes up a new key for each request still adds a row each time.
+can invent a generation and an instance, so all writers that were never registered share generation 0. A
+caller that invents a new key for each request still adds a row each time.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 from sqlite3 import Connection
-from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.base import Contract, arguments
+from receiptlab.contracts.base import Command, Contract, Guards
 from receiptlab.errors import Refused
-from receiptlab.values import checked, hex_digest, integer, one_of, sha256, sized, text
+from receiptlab.values import Rule, check, hex_digest, integer, one_of, sha256, sized, text
 
 SCHEMA = (
     """CREATE TABLE writer (
@@ -41,24 +41,24 @@ SCHEMA = (
     """CREATE TABLE restoration (
         id INTEGER NOT NULL PRIMARY KEY, owner TEXT NOT NULL, generation INTEGER NOT NULL,
         document TEXT NOT NULL, issued_at INTEGER NOT NULL, UNIQUE (owner, generation)) STRICT""",
-    # The highest fence and the highest revision of a subject are the ends of these indexes.
+    # The highest fence and the highest revision of a subject are the last entries of these indexes.
     "CREATE INDEX effect_by_fence ON effect (owner, subject, fence)",
     "CREATE INDEX effect_by_revision ON effect (owner, subject, revision)",
 )
 
 NOBODY = 0
-"""The generation under which the refusals of writers that were never registered are counted."""
+"""The generation that counts the refusals of writers that were never registered."""
 
 NAMED = ("subject", "revision", "fence", "digest")
-"""What a key stands for."""
+"""The fields of the effect that a key names."""
 
 ENFORCED = ("fence", "isolation")
-"""What kept the old instance away: the receiver's fence, or that it cannot reach the receiver."""
+"""What keeps the old instance from writing: the receiver's fence, or that it can't reach the receiver."""
 
 MAX_NAME = 1_100
-"""The longest key and subject, in bytes. An owner makes each of two texts of 128 characters."""
+"""The longest key and subject, in bytes. An owner builds each from two texts of 128 characters."""
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, Rule] = {
     "owner": text,
     "generation": integer,
     "instance": text,
@@ -94,8 +94,8 @@ class Effect:
 
 @dataclass(frozen=True)
 class RestoreReceipt:
-    """What the receiver knows of an owner that was restored: every writer instance, what of it was accepted
-    and refused, and what was enforced. `document` is the lab's canonical JSON of it, `digest` its SHA-256."""
+    """What the receiver knows about a restored owner: every writer instance, its accepted and refused keys,
+    and what was enforced. `document` is the lab's canonical JSON of it, and `digest` its SHA-256."""
 
     id: int
     document: str
@@ -107,84 +107,138 @@ class RestoreReceipt:
 
     def facts(self) -> dict[str, object]:
         """The document's fields, and its digest."""
-        return {"id": self.id, "digest": self.digest} | json.loads(self.document)
+        return {"id": self.id, "digest": self.digest, **json.loads(self.document)}
 
 
 @dataclass(frozen=True)
 class Known:
-    """The highest fence and revision that came with an effect on the subject; 0 where none came."""
+    """The highest fence and the highest revision of the effects on the subject. 0 if there are none."""
 
     fence: int
     revision: int
     outcome: ClassVar[str] = "read"
 
 
-class Seen(NamedTuple):
-    """What a call's transaction has read."""
+class SavedEffect(NamedTuple):
+    """A row of `effect`: the answer, and the fields that its key names."""
 
+    id: int
+    generation: int
+    accepted_at: int
+    subject: str
+    revision: int
+    fence: int
+    digest: str
+
+    def effect(self, outcome: str) -> Effect:
+        """The effect in this row, as an answer."""
+        return Effect(self.id, self.generation, self.accepted_at, outcome)
+
+
+class CurrentWriter(NamedTuple):
+    """What a call's transaction has read: the writer's row and, if the call needs them, the highest fence of
+    the subject, the effect saved under the key, and the writer's restore receipt."""
+
+    generation: int | None = None
     instance: str | None = None
     fenced_at: int | None = None
-    saved: tuple | None = None
     highest: int | None = None
+    saved: SavedEffect | None = None
+    issued: RestoreReceipt | None = None
 
 
-# The guards.
+# The commands: the arguments of each call that has guards.
 
 
-def writer_unknown(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.instance != call.instance:
-        raise Refused("writer-unknown", "no such writer was registered; ask for an identity first")
+@dataclass(frozen=True)
+class RegisterWriter(Command):
+    owner: str
+    instance: str
+    now: int
 
 
-def writer_fenced(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.fenced_at is not None:
+@dataclass(frozen=True)
+class ApplyEffect(Command):
+    owner: str
+    generation: int
+    instance: str
+    key: str
+    subject: str
+    revision: int
+    fence: int
+    digest: str
+    now: int
+
+
+@dataclass(frozen=True)
+class IssueRestoreReceipt(Command):
+    owner: str
+    generation: int
+    instance: str
+    enforced: str
+    now: int
+
+
+# The guards. Each checks one thing, inside the transaction that commits.
+
+
+def writer_unknown(command: ApplyEffect | IssueRestoreReceipt, current: CurrentWriter) -> None:
+    if current.instance != command.instance:
+        raise Refused("writer-unknown", "no such writer is registered; register it first")
+
+
+def writer_fenced(command: Command, current: CurrentWriter) -> None:
+    if current.fenced_at is not None:
         raise Refused(
-            "writer-fenced", "a later writer was registered for this owner; this one is out for good"
+            "writer-fenced", "a later writer was registered for this owner, so this one can never write again"
         )
 
 
-def key_reused(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.saved:
-        before = zip(NAMED, seen.saved[3:], strict=True)
-        if fields := tuple(name for name, value in before if getattr(call, name) != value):
-            raise Refused("key-reused", "this operation key named another effect; take a new key", fields)
+def key_reused(command: ApplyEffect, current: CurrentWriter) -> None:
+    if current.saved:
+        fields = tuple(name for name in NAMED if getattr(command, name) != getattr(current.saved, name))
+        if fields:
+            raise Refused("key-reused", "this key was used for another effect; choose a new key", fields)
 
 
-def replay(call: SimpleNamespace, seen: Seen) -> Effect | None:
-    return Effect(*seen.saved[:3], outcome="replayed") if seen.saved else None
+def replay(command: Command, current: CurrentWriter) -> Effect | None:
+    return current.saved.effect("replayed") if current.saved else None
 
 
-def fence(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.highest is not None and call.fence < seen.highest:
-        raise Refused("fence", "an effect on this subject came with a higher fence before")
+def fence(command: ApplyEffect, current: CurrentWriter) -> None:
+    if current.highest is not None and command.fence < current.highest:
+        raise Refused("fence", "an earlier effect on this subject has a higher fence; claim the work again")
 
 
-def register_replay(call: SimpleNamespace, seen: Seen) -> Writer | None:
-    return Writer(call.owner, seen.saved[0], call.instance, "replayed") if seen.saved else None
+def register_replay(command: RegisterWriter, current: CurrentWriter) -> Writer | None:
+    if current.generation is None:
+        return None
+    return Writer(command.owner, current.generation, command.instance, "replayed")
 
 
-def issue_replay(call: SimpleNamespace, seen: Seen) -> RestoreReceipt | None:
-    return RestoreReceipt(*seen.saved, outcome="replayed") if seen.saved else None
+def issue_replay(command: Command, current: CurrentWriter) -> RestoreReceipt | None:
+    return current.issued
 
 
-GUARDS = {
+GUARDS: Guards = {
     "register": (writer_fenced, register_replay),
     "apply": (writer_unknown, writer_fenced, key_reused, replay, fence),
     "issue": (writer_unknown, writer_fenced, issue_replay),
 }
 
-_ASKED = "SELECT generation, fenced_at FROM writer WHERE owner = :owner AND instance = :instance"
-_LAST = "SELECT coalesce(max(generation), 0) FROM writer WHERE owner = :owner"
-_FENCE = "UPDATE writer SET fenced_at = :now WHERE owner = :owner AND generation = :last"
-_REGISTER = "INSERT INTO writer VALUES (:owner, :generation, :instance, :now, NULL)"
-_WRITER = "SELECT instance, fenced_at FROM writer WHERE owner = :owner AND generation = :generation"
+_INSTANCE = "SELECT generation, instance, fenced_at FROM writer WHERE owner = :owner AND instance = :instance"
+_LAST = "SELECT coalesce(max(generation), 0) FROM writer WHERE owner = ?"
+_FENCE = "UPDATE writer SET fenced_at = ? WHERE owner = ? AND generation = ?"
+_REGISTER = "INSERT INTO writer VALUES (?, ?, ?, ?, NULL)"
+_WRITER = """SELECT generation, instance, fenced_at FROM writer
+    WHERE owner = :owner AND generation = :generation"""
 _SAVED = """SELECT id, generation, accepted_at, subject, revision, fence, digest FROM effect
     WHERE owner = :owner AND key = :key"""
 _HIGHEST = "SELECT max(fence) FROM effect WHERE owner = :owner AND subject = :subject"
 _EFFECT = """INSERT INTO effect (owner, key, generation, subject, revision, fence, digest, accepted_at)
     VALUES (:owner, :key, :generation, :subject, :revision, :fence, :digest, :now)"""
 _REFUSAL = """INSERT INTO refusal (owner, key, generation, reason, times, first_at, last_at)
-    VALUES (:owner, :key, :known, :reason, 1, :now, :now)
+    VALUES (?, ?, ?, ?, 1, ?, ?)
     ON CONFLICT (owner, key, generation, reason)
     DO UPDATE SET times = times + 1, last_at = excluded.last_at"""
 _ISSUED = "SELECT id, document FROM restoration WHERE owner = :owner AND generation = :generation"
@@ -192,25 +246,29 @@ _WRITERS = "SELECT generation, instance, fenced_at FROM writer WHERE owner = :ow
 _ACCEPTED = "SELECT generation, key FROM effect WHERE owner = :owner ORDER BY id"
 _REFUSED = "SELECT generation, key, reason, times FROM refusal WHERE owner = :owner ORDER BY id"
 _ISSUE = """INSERT INTO restoration (owner, generation, document, issued_at)
-    VALUES (:owner, :generation, :document, :now)"""
+    VALUES (?, ?, ?, ?)"""
 _KNOWN = """SELECT coalesce((SELECT max(fence) FROM effect WHERE owner = :owner AND subject = :subject), 0),
     coalesce((SELECT max(revision) FROM effect WHERE owner = :owner AND subject = :subject), 0)"""
 
 
-def _see_asked(db: Connection, call: SimpleNamespace) -> Seen:
-    saved = db.execute(_ASKED, vars(call)).fetchone()
-    return Seen(saved=saved, fenced_at=saved[1] if saved else None)
+def _read_instance(db: Connection, command: RegisterWriter) -> CurrentWriter:
+    return CurrentWriter(*(db.execute(_INSTANCE, vars(command)).fetchone() or ()))
 
 
-def _see_effect(db: Connection, call: SimpleNamespace) -> Seen:
-    writer = db.execute(_WRITER, vars(call)).fetchone() or (None, None)
-    saved = db.execute(_SAVED, vars(call)).fetchone()
-    return Seen(*writer, saved, *db.execute(_HIGHEST, vars(call)).fetchone())
+def _read_writer(db: Connection, command: ApplyEffect | IssueRestoreReceipt) -> CurrentWriter:
+    return CurrentWriter(*(db.execute(_WRITER, vars(command)).fetchone() or ()))
 
 
-def _see_issued(db: Connection, call: SimpleNamespace) -> Seen:
-    writer = db.execute(_WRITER, vars(call)).fetchone() or (None, None)
-    return Seen(*writer, db.execute(_ISSUED, vars(call)).fetchone())
+def _read_effect(db: Connection, command: ApplyEffect) -> CurrentWriter:
+    writer = _read_writer(db, command)
+    saved = db.execute(_SAVED, vars(command)).fetchone()
+    (highest,) = db.execute(_HIGHEST, vars(command)).fetchone()
+    return writer._replace(saved=SavedEffect(*saved) if saved else None, highest=highest)
+
+
+def _read_issued(db: Connection, command: IssueRestoreReceipt) -> CurrentWriter:
+    writer, row = _read_writer(db, command), db.execute(_ISSUED, vars(command)).fetchone()
+    return writer._replace(issued=RestoreReceipt(row[0], row[1], "replayed") if row else None)
 
 
 class Receiver(Contract):
@@ -235,10 +293,11 @@ class Receiver(Contract):
     }
 
     def register(self, owner: str, instance: str, now: int) -> Writer:
-        """Ask for a writer identity. Its generation is one higher than any before it, and whoever wrote for
-        this owner before is fenced, in the same transaction. The same instance gets the same identity again.
-        Refused: writer-fenced (this instance was fenced; it gets no second one)."""
-        return self._transact("register", arguments(locals()), _see_asked, self._register)
+        """Issue a writer identity. Its generation is one higher than any before it, and the owner's earlier
+        writers are fenced in the same transaction. The same instance gets the same identity again.
+        Refused: writer-fenced (this instance was fenced, and gets no second identity)."""
+        command = RegisterWriter(owner, instance, now)
+        return self._transact("register", command, _read_instance, self._register)
 
     def apply(
         self,
@@ -252,78 +311,82 @@ class Receiver(Contract):
         digest: str,
         now: int,
     ) -> Effect:
-        """Have the effect, once for an operation key of an owner; or find the answer of the first time.
+        """Have the effect once for each idempotency key of an owner, or find the first answer.
 
         Refused, in this order: writer-unknown, writer-fenced, key-reused (with the names of the fields that
-        differ), fence (lower than one that came with an effect on this subject). A refusal has no effect. It
-        is recorded, or counted where the same was recorded before.
+        differ), fence (lower than the fence of an earlier effect on this subject). A refusal has no effect.
+        It is recorded, or counted if the same refusal was recorded before.
         """
-        call = checked(ARGUMENTS, arguments(locals()))
+        command = ApplyEffect(owner, generation, instance, key, subject, revision, fence, digest, now)
+        check(ARGUMENTS, vars(command))
         with self.store.write() as db:
             try:
-                return self._decide("apply", db, call, _see_effect, self._apply)
+                return self._decide("apply", db, command, _read_effect, self._apply)
             except Refused as refusal:
-                refused, call.reason = refusal, refusal.reason
-            call.known = NOBODY if refused.reason == "writer-unknown" else call.generation
-            db.execute(_REFUSAL, vars(call))
+                refused = refusal
+            known = NOBODY if refused.reason == "writer-unknown" else generation
+            db.execute(_REFUSAL, (owner, key, known, refused.reason, now, now))
             self.store.failpoint("after_refusal")
         raise refused
 
     def issue(self, owner: str, generation: int, instance: str, enforced: str, now: int) -> RestoreReceipt:
-        """Write the restore receipt for the writer that goes on. Once written it stays as it is. It lists
+        """Write the restore receipt for the writer that continues. Once written it never changes. It lists
         every effect and refusal of the owner, so the first call takes longer the more there are.
         Refused: writer-unknown, writer-fenced."""
-        return self._transact("issue", arguments(locals()), _see_issued, self._issue)
+        command = IssueRestoreReceipt(owner, generation, instance, enforced, now)
+        return self._transact("issue", command, _read_issued, self._issue)
 
     def look_up(self, owner: str, key: str) -> Effect:
-        """The answer that is kept under an operation key. Refused: not-found."""
-        call = checked(ARGUMENTS, arguments(locals()))
-        rows = self.store.read(_SAVED, vars(call))
+        """The answer that is kept under an idempotency key. Refused: not-found."""
+        named = {"owner": owner, "key": key}
+        check(ARGUMENTS, named)
+        rows = self.store.read(_SAVED, named)
         if not rows:
-            raise Refused("not-found", "no effect is known under this key")
-        return Effect(*rows[0][:3], outcome="read")
+            raise Refused("not-found", "there is no effect under this key; check the owner and the key")
+        return SavedEffect(*rows[0]).effect("read")
 
     def known(self, owner: str, subject: str) -> Known:
-        """How far this owner's effects on the subject have come."""
-        return Known(*self.store.read(_KNOWN, vars(checked(ARGUMENTS, arguments(locals()))))[0])
+        """The highest fence and revision of this owner's effects on the subject."""
+        named = {"owner": owner, "subject": subject}
+        check(ARGUMENTS, named)
+        return Known(*self.store.read(_KNOWN, named)[0])
 
-    def _register(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Writer:
+    def _register(self, db: Connection, command: RegisterWriter, current: CurrentWriter) -> Writer:
+        owner, instance, now = command.owner, command.instance, command.now
         self.store.failpoint("after_guards")
-        (call.last,) = db.execute(_LAST, vars(call)).fetchone()
-        db.execute(_FENCE, vars(call))
+        (last,) = db.execute(_LAST, (owner,)).fetchone()
+        db.execute(_FENCE, (now, owner, last))
         self.store.failpoint("after_fence")
-        call.generation = call.last + 1
-        db.execute(_REGISTER, vars(call))
+        db.execute(_REGISTER, (owner, last + 1, instance, now))
         self.store.failpoint("after_writer")
-        return Writer(call.owner, call.generation, call.instance)
+        return Writer(owner, last + 1, instance)
 
-    def _apply(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Effect:
+    def _apply(self, db: Connection, command: ApplyEffect, current: CurrentWriter) -> Effect:
         self.store.failpoint("after_guards")
-        effect = Effect(db.execute(_EFFECT, vars(call)).lastrowid, call.generation, call.now)
+        number = db.execute(_EFFECT, vars(command)).lastrowid or 0
         self.store.failpoint("after_effect")
-        return effect
+        return Effect(number, command.generation, command.now)
 
-    def _issue(self, db: Connection, call: SimpleNamespace, seen: Seen) -> RestoreReceipt:
+    def _issue(self, db: Connection, command: IssueRestoreReceipt, current: CurrentWriter) -> RestoreReceipt:
         self.store.failpoint("after_guards")
-        call.document = _document(db, call)
-        number = db.execute(_ISSUE, vars(call)).lastrowid
+        document = _document(db, command)
+        row = (command.owner, command.generation, document, command.now)
+        number = db.execute(_ISSUE, row).lastrowid or 0
         self.store.failpoint("after_receipt")
-        return RestoreReceipt(number, call.document)
+        return RestoreReceipt(number, document)
 
 
-def _document(db: Connection, call: SimpleNamespace) -> str:
+def _document(db: Connection, command: IssueRestoreReceipt) -> str:
     """Every writer of the owner with its effects and refusals, and the refusals of unregistered writers."""
-    writers = {
-        generation: {"generation": generation, "instance": instance, "fenced_at": fenced_at}
-        | {"accepted": [], "refused": []}
-        for generation, instance, fenced_at in db.execute(_WRITERS, vars(call))
-    }
-    strangers: list[str] = []
-    for generation, key in db.execute(_ACCEPTED, vars(call)):
-        writers[generation]["accepted"].append(key)
-    for generation, key, reason, times in db.execute(_REFUSED, vars(call)):
-        told = strangers if generation == NOBODY else writers[generation]["refused"]
-        told.append(f"{key}: {reason}" + (f", {times} times" if times > 1 else ""))
-    told = {"owner": call.owner, "enforced": call.enforced, "issued_at": call.now}
-    told |= {"writers": list(writers.values()), "refused of strangers": strangers}
-    return json.dumps(told, sort_keys=True, separators=(",", ":"))
+    accepted, refused = defaultdict(list), defaultdict(list)
+    for generation, key in db.execute(_ACCEPTED, vars(command)):
+        accepted[generation].append(key)
+    for generation, key, reason, times in db.execute(_REFUSED, vars(command)):
+        refused[generation].append(f"{key}: {reason}" + (f", {times} times" if times > 1 else ""))
+    writers = []
+    for generation, instance, fenced_at in db.execute(_WRITERS, vars(command)):
+        lists = {"accepted": accepted[generation], "refused": refused[generation]}
+        writers.append({"generation": generation, "instance": instance, "fenced_at": fenced_at, **lists})
+    document = {"owner": command.owner, "enforced": command.enforced, "issued_at": command.now}
+    document |= {"writers": writers, "refused of strangers": refused[NOBODY]}
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Every contract by the name that a case file calls it."""
+"""All contracts, by the names that case files use."""
 
 from __future__ import annotations
 

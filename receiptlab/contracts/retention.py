@@ -1,28 +1,28 @@
 """Retention and range closure: how long a service remembers that it has done something.
 
-A receipt that is kept for ever answers every retry and costs its bytes for ever. Three ways to keep
-less are here: drop the result and keep a tombstone, close a whole range of epochs and keep one
-number, or (not here, see `faults.tampering`) delete and hope.
+A receipt that is kept forever answers every retry, and takes space forever. There are two ways to keep less:
+drop the result and keep a tombstone, or close a whole range of epochs and keep one number, the watermark
+(`boundary`). Deleting a receipt without either is unsafe; `faults.tampering` does it to show why.
 
-Epochs are batches of business, trusted and counted by the caller. They are no lease epochs and no
-clocks.
+Epochs are business periods that the caller counts and is trusted with. They are neither lease epochs nor
+times.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from sqlite3 import Connection
-from types import SimpleNamespace
 from typing import ClassVar, NamedTuple
 
-from receiptlab.contracts.base import Contract, arguments, numbered
+from receiptlab.contracts.base import Command, Contract, Guards, numbered
 from receiptlab.errors import Refused
-from receiptlab.values import canonical, checked, integer, sha256, text, utf8
+from receiptlab.values import Rule, canonical, check, integer, sha256, text, utf8
 
-# The effects have no uniqueness over operations, so that a second effect can be seen; their index is for
-# reconciliation, which looks effects up by their key. The receipts
-# lie in the order of their key, so that a range is deleted where it lies.
+# `effect` has no unique constraint, so that a second effect would be visible. Its index is for
+# reconciliation, which looks effects up by key. The receipts are stored in key order, so that the receipts of
+# a range are deleted in one place.
 SCHEMA = (
     """CREATE TABLE effect (
         id INTEGER NOT NULL PRIMARY KEY,
@@ -38,7 +38,7 @@ SCHEMA = (
         closed_through INTEGER NOT NULL, changed_at INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
 )
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, Rule] = {
     "namespace": text,
     "epoch": integer,
     "operation": text,
@@ -50,10 +50,10 @@ ARGUMENTS = {
 
 @dataclass(frozen=True)
 class Executed:
-    """The saved result of an operation: which effect it had, and when.
+    """The saved result of an operation: the id of its effect, and when it was executed.
 
-    A version that adds a field gives it a default, which is what older results mean. `outcome` says
-    whether this call had the effect (accepted) or found it (replayed); both compare equal.
+    A version that adds a field gives it a default, which older results then have. `outcome` says whether this
+    call had the effect (accepted) or found the result (replayed). Both compare equal.
     """
 
     effect: int
@@ -63,7 +63,7 @@ class Executed:
 
 @dataclass(frozen=True)
 class Tombstone:
-    """What is left of a receipt without its result: the digest of the payload."""
+    """What remains of a receipt whose result expired: the digest of the payload."""
 
     digest: str
     outcome: str = field(default="accepted", compare=False)
@@ -71,7 +71,7 @@ class Tombstone:
 
 @dataclass(frozen=True)
 class Closure:
-    """A boundary, and how many receipts and tombstones were deleted when it was set."""
+    """A boundary, and the number of receipts and tombstones that were deleted when it was set."""
 
     closed_through: int
     collected: int
@@ -80,72 +80,112 @@ class Closure:
 
 @dataclass(frozen=True)
 class Effects:
-    """What really happened under a key: the digest of each effect, in order. For reconciliation."""
+    """What really happened under a key: the digest of each effect, in order. Used for reconciliation."""
 
     digests: tuple[str, ...]
     outcome: ClassVar[str] = "read"
 
 
-class Seen(NamedTuple):
-    """What a call's transaction has read: the namespace's boundary and the key's row, if there are any."""
+class CurrentKey(NamedTuple):
+    """What a call's transaction has read: the namespace's boundary and the key's receipt, if there are any.
+    A receipt without a result is a tombstone."""
 
     closed_through: int | None
     digest: str | None = None
     result: str | None = None
 
 
-# The guards. Each looks at one thing, inside the transaction that commits.
+# The commands: the arguments of each call that has guards.
 
 
-def closed(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.closed_through is not None and call.epoch <= seen.closed_through:
-        raise Refused("closed", "this epoch is closed, for old and new operations; read the effects")
+@dataclass(frozen=True)
+class ExecuteOperation(Command):
+    namespace: str
+    epoch: int
+    operation: str
+    payload: str
+    now: int
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest by which two payloads are compared."""
+        return sha256(self.payload)
 
 
-def conflict(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.digest is not None and seen.digest != call.digest:
-        raise Refused("conflict", "this operation was sent with another payload; take a new operation id")
+@dataclass(frozen=True)
+class ExpireResult(Command):
+    namespace: str
+    epoch: int
+    operation: str
+    now: int
 
 
-def unknown_field(call: SimpleNamespace, seen: Seen) -> None:
-    fields = json.loads(seen.result).keys() - {"effect", "executed_at"} if seen.result is not None else ()
+@dataclass(frozen=True)
+class CloseRange(Command):
+    namespace: str
+    through: int
+    now: int
+
+
+# The guards. Each checks one thing, inside the transaction that commits.
+
+
+def closed(command: ExecuteOperation | ExpireResult, current: CurrentKey) -> None:
+    if current.closed_through is not None and command.epoch <= current.closed_through:
+        raise Refused("closed", "this epoch is closed, for old and new operations; read its effects")
+
+
+def conflict(command: ExecuteOperation, current: CurrentKey) -> None:
+    if current.digest is not None and current.digest != command.digest:
+        raise Refused("conflict", "this operation was sent with another payload; choose a new operation id")
+
+
+def unknown_field(command: Command, current: CurrentKey) -> None:
+    fields = (
+        json.loads(current.result).keys() - {"effect", "executed_at"} if current.result is not None else ()
+    )
     if fields:
         what = "a newer version saved this result with fields that are unknown here; ask that version"
         raise Refused("unknown-field", what, tuple(sorted(fields)))
 
 
-def replay(call: SimpleNamespace, seen: Seen) -> Executed | None:
-    if seen.result is None:
+def replay(command: Command, current: CurrentKey) -> Executed | None:
+    if current.result is None:
         return None
-    saved = json.loads(seen.result)
+    saved = json.loads(current.result)
     return Executed(saved["effect"], saved["executed_at"], outcome="replayed")
 
 
-def result_expired(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.digest is not None and seen.result is None:
-        raise Refused("result-expired", "this was executed; its result is no longer kept")
+def result_expired(command: Command, current: CurrentKey) -> None:
+    if current.digest is not None and current.result is None:
+        raise Refused(
+            "result-expired", "this was executed, and its result is no longer kept; read its effects"
+        )
 
 
-def not_found(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.digest is None:
+def not_found(command: Command, current: CurrentKey) -> None:
+    if current.digest is None:
         raise Refused("not-found", "there is no receipt under this key; check its three parts")
 
 
-def expire_result_replay(call: SimpleNamespace, seen: Seen) -> Tombstone | None:
-    gone = seen.digest is not None and seen.result is None
-    return Tombstone(seen.digest, outcome="replayed") if gone else None
+def expire_result_replay(command: Command, current: CurrentKey) -> Tombstone | None:
+    if current.digest is None or current.result is not None:
+        return None
+    return Tombstone(current.digest, outcome="replayed")
 
 
-def boundary(call: SimpleNamespace, seen: Seen) -> None:
-    if seen.closed_through is not None and call.through < seen.closed_through:
-        raise Refused("boundary", "a boundary never goes back; this namespace is closed further on")
+def boundary(command: CloseRange, current: CurrentKey) -> None:
+    if current.closed_through is not None and command.through < current.closed_through:
+        raise Refused("boundary", "this namespace is closed further already, and a boundary never goes back")
 
 
-def close_and_collect_replay(call: SimpleNamespace, seen: Seen) -> Closure | None:
-    return Closure(call.through, 0, outcome="replayed") if call.through == seen.closed_through else None
+def close_and_collect_replay(command: CloseRange, current: CurrentKey) -> Closure | None:
+    return (
+        Closure(command.through, 0, outcome="replayed") if command.through == current.closed_through else None
+    )
 
 
-GUARDS = {
+GUARDS: Guards = {
     "execute": (closed, conflict, unknown_field, replay, result_expired),
     "expire_result": (closed, not_found, expire_result_replay),
     "close_and_collect": (boundary, close_and_collect_replay),
@@ -154,8 +194,8 @@ GUARDS = {
 _BOUNDARY = "SELECT closed_through FROM boundary WHERE namespace = ?"
 _SAVED = "SELECT digest, result FROM receipt WHERE namespace = ? AND epoch = ? AND operation = ?"
 _EFFECT = """INSERT INTO effect (namespace, epoch, operation, digest, executed_at)
-    VALUES (:namespace, :epoch, :operation, :digest, :now)"""
-_RECEIPT = "INSERT INTO receipt VALUES (:namespace, :epoch, :operation, :digest, :result, :now)"
+    VALUES (?, ?, ?, ?, ?)"""
+_RECEIPT = "INSERT INTO receipt VALUES (?, ?, ?, ?, ?, ?)"
 _EXPIRE = """UPDATE receipt SET result = NULL, changed_at = :now
     WHERE namespace = :namespace AND epoch = :epoch AND operation = :operation"""
 _CLOSE = """INSERT INTO boundary VALUES (:namespace, :through, :now)
@@ -165,23 +205,23 @@ _EFFECTS = """SELECT digest FROM effect
     WHERE namespace = :namespace AND epoch = :epoch AND operation = :operation ORDER BY id"""
 
 
-def _see_key(db: Connection, call: SimpleNamespace) -> Seen:
-    (closed_through,) = db.execute(_BOUNDARY, (call.namespace,)).fetchone() or (None,)
-    saved = db.execute(_SAVED, (call.namespace, call.epoch, call.operation)).fetchone()
-    return Seen(closed_through, *(saved or ()))
+def _read_key(db: Connection, command: ExecuteOperation | ExpireResult) -> CurrentKey:
+    (closed_through,) = db.execute(_BOUNDARY, (command.namespace,)).fetchone() or (None,)
+    saved = db.execute(_SAVED, (command.namespace, command.epoch, command.operation)).fetchone()
+    return CurrentKey(closed_through, *(saved or ()))
 
 
-def _see_boundary(db: Connection, call: SimpleNamespace) -> Seen:
-    return Seen(*(db.execute(_BOUNDARY, (call.namespace,)).fetchone() or (None,)))
+def _read_boundary(db: Connection, command: CloseRange) -> CurrentKey:
+    return CurrentKey(*(db.execute(_BOUNDARY, (command.namespace,)).fetchone() or (None,)))
 
 
-def _expire(db: Connection, call: SimpleNamespace, seen: Seen) -> Tombstone:
-    db.execute(_EXPIRE, vars(call))
-    return Tombstone(seen.digest)
+def _expire(db: Connection, command: ExpireResult, current: CurrentKey) -> Tombstone:
+    db.execute(_EXPIRE, vars(command))
+    return Tombstone(current.digest or "")  # never empty after the guard not_found
 
 
 class Retention(Contract):
-    """Operations under the key (namespace, epoch, operation), and what is kept of them."""
+    """Operations, each with the idempotency key (namespace, epoch, operation), and what is kept of them."""
 
     NAME = "retention"
     SCHEMA = SCHEMA
@@ -200,51 +240,54 @@ class Retention(Contract):
     }
 
     def execute(self, namespace: str, epoch: int, operation: str, payload: str, now: int) -> Executed:
-        """Have the effect and keep a receipt, both or none; or find the result of the first time.
+        """Have the effect and keep a receipt, both or none, or find the first result.
 
-        The payload is told apart by the SHA-256 of its UTF-8 bytes, at most 1 MiB; it is not kept.
-        Refused, in this order: closed, conflict (another payload), unknown-field (a newer version saved the
-        result), result-expired; and exhausted when no id is left.
+        Payloads of at most 1 MiB are compared by the SHA-256 of their UTF-8 bytes, and not kept. Refused, in
+        this order: closed, conflict (another payload), unknown-field (a newer version saved the result),
+        result-expired, and exhausted when no id is left.
         """
-        call = checked(ARGUMENTS, arguments(locals()))
-        call.digest = sha256(call.payload)
-        return self._run("execute", call, _see_key, self._execute)
+        command = ExecuteOperation(namespace, epoch, operation, payload, now)
+        return self._transact("execute", command, _read_key, self._execute)
 
     def expire_result(self, namespace: str, epoch: int, operation: str, now: int) -> Tombstone:
-        """Drop the result of an operation and keep the digest of its payload. Twice is as once.
+        """Drop the result of an operation and keep the digest of its payload. Idempotent.
 
         Refused, in this order: closed, not-found.
         """
-        return self._transact("expire_result", arguments(locals()), _see_key, _expire)
+        command = ExpireResult(namespace, epoch, operation, now)
+        return self._transact("expire_result", command, _read_key, _expire)
 
     def close_and_collect(self, namespace: str, through: int, now: int) -> Closure:
-        """Close every epoch up to `through`, it included, and delete the range's receipts, both or none.
+        """Close every epoch up to and including `through`, and delete the range's receipts, both or none.
 
-        Effects stay. Other namespaces are not touched. The same boundary again changes nothing.
-        Refused: boundary (the namespace is closed further on).
+        Effects stay, and other namespaces don't change. Setting the same boundary again changes nothing.
+        Refused: boundary (the namespace is closed further).
         """
-        return self._transact("close_and_collect", arguments(locals()), _see_boundary, self._close)
+        command = CloseRange(namespace, through, now)
+        return self._transact("close_and_collect", command, _read_boundary, self._close)
 
     def effects(self, namespace: str, epoch: int, operation: str) -> Effects:
-        """The effects under a key, whatever is remembered of them. An empty list is an answer too."""
-        call = checked(ARGUMENTS, arguments(locals()))
-        return Effects(tuple(digest for (digest,) in self.store.read(_EFFECTS, vars(call))))
+        """The effects under a key, whatever the receipts still say. None at all is an empty list."""
+        key = {"namespace": namespace, "epoch": epoch, "operation": operation}
+        check(ARGUMENTS, key)
+        return Effects(tuple(digest for (digest,) in self.store.read(_EFFECTS, key)))
 
-    def _execute(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Executed:
+    def _execute(self, db: Connection, command: ExecuteOperation, current: CurrentKey) -> Executed:
         failpoint = self.store.failpoint
         failpoint("after_guards")
-        done = Executed(numbered("effect", db.execute(_EFFECT, vars(call)).lastrowid), call.now)
+        key = (command.namespace, command.epoch, command.operation, command.digest)
+        done = Executed(numbered("effect", db.execute(_EFFECT, (*key, command.now)).lastrowid), command.now)
         failpoint("after_effect")
-        call.result = canonical({"effect": done.effect, "executed_at": done.executed_at})
-        db.execute(_RECEIPT, vars(call))
+        result = canonical({"effect": done.effect, "executed_at": done.executed_at})
+        db.execute(_RECEIPT, (*key, result, command.now))
         failpoint("after_receipt")
         return done
 
-    def _close(self, db: Connection, call: SimpleNamespace, seen: Seen) -> Closure:
+    def _close(self, db: Connection, command: CloseRange, current: CurrentKey) -> Closure:
         failpoint = self.store.failpoint
         failpoint("after_guards")
-        db.execute(_CLOSE, vars(call))
+        db.execute(_CLOSE, vars(command))
         failpoint("after_boundary")
-        collected = db.execute(_COLLECT, vars(call)).rowcount
+        collected = db.execute(_COLLECT, vars(command)).rowcount
         failpoint("after_collection")
-        return Closure(call.through, collected)
+        return Closure(command.through, collected)

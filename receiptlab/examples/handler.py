@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable
 from typing import ClassVar
 
-from receiptlab.contracts.work.claims import Claim
+from receiptlab.contracts.work.claims import WorkClaim
 from receiptlab.errors import Refused
 from receiptlab.store import Store
 from receiptlab.values import MAX_TEXT
@@ -48,7 +48,7 @@ def ending(text: str, limit: int = MAX_DETAIL) -> str:
     return text.encode("utf-8", "backslashreplace")[-limit:].decode("utf-8", "ignore")
 
 
-def item_of(store: Store, claim: Claim) -> dict[str, object]:
+def item_of(store: Store, claim: WorkClaim) -> dict[str, object]:
     """The claimed item as plain data: work, attempt, processor, processor_revision, tenant, namespace, key,
     revision, digest, reference. A webhook delivery also has `body`, or `body_base64` when it isn't UTF-8. A
     letter also has sender and subject.

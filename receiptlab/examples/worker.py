@@ -16,15 +16,15 @@ from functools import partial
 from pathlib import Path
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.work.claims import ARGUMENTS, Changed, Claim
-from receiptlab.contracts.work.work import Work
+from receiptlab.contracts.work.claims import WorkClaim, WorkState
+from receiptlab.contracts.work.work import ARGUMENTS, Work
 from receiptlab.errors import LabError, Locked, Refused
 from receiptlab.examples.clock import shown
 from receiptlab.examples.fair_lock import FairLock
 from receiptlab.examples.handler import Failure, Handler, item_of
 from receiptlab.examples.stopping import Hurried, Stop, Watched
 from receiptlab.store import Store
-from receiptlab.values import checked, one_of, utf8
+from receiptlab.values import check, one_of, utf8
 
 # Rows are not unique by identity, so that a duplicated result would be visible.
 SCHEMA = (
@@ -81,7 +81,7 @@ class Policy:
     cap: int = 300_000
 
     def __post_init__(self) -> None:
-        checked(ARGUMENTS, vars(self))
+        check(ARGUMENTS, vars(self))
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Worker:
         stop: Stop | None = None,
     ) -> None:
         named = {"processor": processor, "worker": name}
-        checked(ARGUMENTS, named if namespace is None else named | {"namespace": namespace})
+        check(ARGUMENTS, named if namespace is None else named | {"namespace": namespace})
         store.require(SCHEMA)
         self.store, self.work = store, Work(store)
         self.processor, self.name, self.namespace, self.policy = processor, name, namespace, policy
@@ -222,7 +222,7 @@ class Worker:
             self._work_on(claim)
         return bool(taken.claims or taken.dead_letters)
 
-    def _work_on(self, claim: Claim) -> None:
+    def _work_on(self, claim: WorkClaim) -> None:
         where = f"work {claim.work}, attempt {claim.attempt}"
         try:
             try:
@@ -241,7 +241,7 @@ class Worker:
             self.tally.lost += 1
             self.tell(f"{where}: {refused}; nothing of this attempt was saved")
 
-    def _handled(self, claim: Claim) -> str:
+    def _handled(self, claim: WorkClaim) -> str:
         """The handler's output for the item. Any exception of the handler is a failure of this item."""
         item, held = item_of(self.store, claim), _Held(self, claim)
         try:
@@ -251,7 +251,7 @@ class Worker:
         except Exception as error:
             raise Failure(type(error).__name__, str(error)) from error
 
-    def _complete(self, claim: Claim, output: str, now: int) -> Changed:
+    def _complete(self, claim: WorkClaim, output: str, now: int) -> WorkState:
         """Complete the item in one transaction: result, completion and message."""
         of = (claim.identity, claim.revision, claim.processor, claim.processor_revision)
         with self.store.write() as db:
@@ -260,11 +260,11 @@ class Worker:
             outbox.stage(db, "done", claim.identity, now)
         return done
 
-    def _fail(self, claim: Claim, failure: Failure, now: int) -> Changed:
+    def _fail(self, claim: WorkClaim, failure: Failure, now: int) -> WorkState:
         policy = (self.policy.max_attempts, self.policy.base, self.policy.cap)
         return self.work.fail(claim.work, claim.fence, failure.error, failure.detail, *policy, now)
 
-    def _save(self, write: Callable[[int], Changed]) -> Changed:
+    def _save(self, write: Callable[[int], WorkState]) -> WorkState:
         """Write under the fair lock. While the file is locked, retry a limited number of times."""
         tries = 0
         while True:
@@ -295,7 +295,7 @@ class Worker:
 class _Held:
     """A claim while it is worked on."""
 
-    def __init__(self, worker: Worker, claim: Claim) -> None:
+    def __init__(self, worker: Worker, claim: WorkClaim) -> None:
         self.worker, self.claim = worker, claim
         self.renewed = claim.until - worker.policy.hold_for
 

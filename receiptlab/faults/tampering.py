@@ -12,7 +12,7 @@ from receiptlab.contracts.base import Contract
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.work.work import Work
-from receiptlab.values import MAX_INTEGER, canonical, checked, sha256
+from receiptlab.values import MAX_INTEGER, canonical, check, sha256
 
 _DELETE = "DELETE FROM receipt WHERE namespace = :namespace AND epoch = :epoch AND operation = :operation"
 _COMMAND = "SELECT command FROM receipt WHERE scope = :scope AND key = :key"
@@ -28,17 +28,18 @@ _EFFECT = """INSERT INTO effect (identity, revision, processor, processor_revisi
 def unsafe_delete(contract: Retention, namespace: str, epoch: int, operation: str, now: int) -> None:
     """Delete one receipt to save space, and leave no tombstone and no boundary."""
     named = {"namespace": namespace, "epoch": epoch, "operation": operation, "now": now}
-    call = checked(contract.ARGUMENTS, named)
+    check(contract.ARGUMENTS, named)
     with contract.store.write() as db:
-        db.execute(_DELETE, vars(call))
+        db.execute(_DELETE, named)
 
 
 def unsafe_finish(contract: Work, work: int, reference: str, now: int) -> None:
     """Finish an item by its id, as a queue does that has no fences: whoever comes last has the last word."""
-    call = checked(contract.ARGUMENTS, {"work": work, "reference": reference, "now": now})
+    named = {"work": work, "reference": reference, "now": now}
+    check(contract.ARGUMENTS, named)
     with contract.store.write() as db:
-        db.execute(_FINISH, vars(call))
-        db.execute(_EFFECT, vars(call))
+        db.execute(_FINISH, named)
+        db.execute(_EFFECT, named)
 
 
 def save_as_newer(contract: Owner, scope: str, key: str) -> None:
@@ -52,27 +53,27 @@ def save_as_older(contract: Owner, scope: str, key: str) -> None:
 
 
 def _save(contract: Owner, named: dict, changed: dict) -> None:
-    call = checked(contract.ARGUMENTS, named)
+    check(contract.ARGUMENTS, named)
     with contract.store.write() as db:
-        for (command,) in db.execute(_COMMAND, vars(call)).fetchall():
+        for (command,) in db.execute(_COMMAND, named).fetchall():
             saved = json.loads(command) | changed
-            call.command = canonical({name: value for name, value in saved.items() if value is not None})
-            call.digest = sha256(call.command)
-            db.execute(_SAVE, vars(call))
+            text = canonical({name: value for name, value in saved.items() if value is not None})
+            db.execute(_SAVE, named | {"command": text, "digest": sha256(text)})
 
 
 def save_result_as_newer(contract: Retention, namespace: str, epoch: int, operation: str) -> None:
     """Save a result as a newer version would that knows one field more, `cost`."""
-    call = checked(contract.ARGUMENTS, {"namespace": namespace, "epoch": epoch, "operation": operation})
+    named = {"namespace": namespace, "epoch": epoch, "operation": operation}
+    check(contract.ARGUMENTS, named)
     with contract.store.write() as db:
-        db.execute(_RESULT, vars(call))
+        db.execute(_RESULT, named)
 
 
 def use_up_fence(contract: Owner, scope: str, work: str) -> None:
     """Bring the fence of a piece of work to the number before its end."""
-    call = checked(contract.ARGUMENTS, {"scope": scope, "work": work})
+    check(contract.ARGUMENTS, {"scope": scope, "work": work})
     with contract.store.write() as db:
-        db.execute(_FENCE, (MAX_INTEGER - 1, call.scope, call.work))
+        db.execute(_FENCE, (MAX_INTEGER - 1, scope, work))
 
 
 def _used_up(table: str) -> Callable[[Contract], None]:

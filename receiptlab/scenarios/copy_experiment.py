@@ -133,9 +133,9 @@ class CopyExperiment(Experiment):
             word, reason = "failed", sent.stopped
         elif sent.failed:
             word = "unknown"
-            reason = next(entry.told for entry in tried if entry.state in ("unanswered", "parked"))
+            reason = next(entry.detail for entry in tried if entry.state in ("unanswered", "parked"))
         elif sent.refused:
-            word, reason = "refused", tried[-1].told
+            word, reason = "refused", tried[-1].detail
         expect = None if answer is None else {"outcome": word, "answer": answer}
         if "counts" in more:
             expect["counts"] = more.pop("counts")

@@ -10,8 +10,7 @@ import sqlite3
 from collections.abc import Callable
 
 from receiptlab.contracts.retention import Retention
-from receiptlab.contracts.work.claims import claim_lost_expiry, claim_lost_fence
-from receiptlab.contracts.work.work import Work
+from receiptlab.contracts.work.work import Work, claim_lost_expiry, claim_lost_fence
 from receiptlab.errors import Refused
 from receiptlab.faults.ablation import without
 from receiptlab.interleaving.stepper import Caller

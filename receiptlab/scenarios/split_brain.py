@@ -105,7 +105,7 @@ class Entries:
 
 
 def reconciled(party) -> Entries:
-    return Entries(tuple(f"{entry.key}: {entry.told}" for entry in party.relay.reconciliation()))
+    return Entries(tuple(f"{entry.key}: {entry.detail}" for entry in party.relay.reconciliation()))
 
 
 def _no_way(message: Message) -> None:

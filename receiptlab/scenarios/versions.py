@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from receiptlab.contracts.base import arguments
-from receiptlab.contracts.owner import Owner, Receipt
+from receiptlab.contracts.owner import AcceptResult, Owner, Receipt
 from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Run
 from receiptlab.values import integer, sha256
+
+
+@dataclass(frozen=True)
+class AcceptWithPriority(AcceptResult):
+    """The command with the field that the later version added."""
+
+    priority: int = 0
+    ADDED: ClassVar = ("priority",)
 
 
 class Newer(Owner):
     """A possible later version of the owner: a command also has a priority, 0 for older commands."""
 
     ARGUMENTS: ClassVar = Owner.ARGUMENTS | {"priority": integer}
-    ADDED: ClassVar = {"priority": 0}
 
     def accept(
         self,
@@ -31,7 +38,8 @@ class Newer(Owner):
         now: int,
         priority: int = 0,
     ) -> Receipt:
-        return self._accept(arguments(locals()))
+        command = (scope, work, actor, key, revision, epoch, policy, fence, result_digest, now, priority)
+        return self._accept(AcceptWithPriority(*command))
 
 
 def a_deploy_adds_a_field() -> Run:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.work.claims import Claim
+from receiptlab.contracts.work.claims import WorkClaim
 from receiptlab.contracts.work.work import Work
 from receiptlab.experiment.experiment import Experiment
 from receiptlab.experiment.run import Run
@@ -40,10 +40,10 @@ def lease_superseded_in_between() -> Run:
     return lab.run
 
 
-def _claim(lab: Experiment, worker: str, now: int) -> Claim:
+def _claim(lab: Experiment, worker: str, now: int) -> WorkClaim:
     """Reserve on this process's connection and keep the claim."""
     call = NEXT | {"worker": worker, "now": now}
-    kept: list[Claim] = []
+    kept: list[WorkClaim] = []
 
     def reserve() -> object:
         reserved = Work(lab.store).next(**call)
@@ -55,7 +55,7 @@ def _claim(lab: Experiment, worker: str, now: int) -> Claim:
 
 
 def _batch(
-    lab: Experiment, claim: Claim, worker: str, now: int, between: Callable = lambda: None
+    lab: Experiment, claim: WorkClaim, worker: str, now: int, between: Callable = lambda: None
 ) -> Callable:
     """A consumer's completing batch: its own row, the completion and a message in one transaction."""
 

@@ -316,7 +316,7 @@ def test_dead_work_is_shown_in_pages_and_can_be_requeued(db, capsys):
     assert out == "1 is pending again\n2 is pending again\n"
     assert (
         err
-        == "99: not-found: there is no such work; it may have been compacted or erased; nothing was changed\n"
+        == "99: not-found: there is no such item; it may have been compacted or erased; nothing was changed\n"
     )
     assert lab("requeue", "--db", db, 1) == 1
     assert "not-dead" in capsys.readouterr().err

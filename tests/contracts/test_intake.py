@@ -13,7 +13,16 @@ from types import SimpleNamespace
 import pytest
 
 from receiptlab.contracts import outbox
-from receiptlab.contracts.intake.intake import _DUE, _ERASURES, _KNOWN, _OVER, _UNSAY, Intake
+from receiptlab.contracts.intake.intake import (
+    _CURRENT,
+    _DELETE_MESSAGES,
+    _DUE,
+    _ERASURES,
+    _EXPIRED,
+    GUARDS,
+    DeliverItem,
+    Intake,
+)
 from receiptlab.contracts.intake.items import (
     Changed,
     CollisionRedelivered,
@@ -25,7 +34,6 @@ from receiptlab.contracts.intake.items import (
     identity_of,
     synthetic_key,
 )
-from receiptlab.contracts.intake.staging import GUARDS
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused, WrongArgument
 from receiptlab.store import Store
@@ -295,7 +303,7 @@ def test_a_sweep_takes_no_more_than_its_limit(intake):
 # I-11, I-12: erasure
 
 
-def test_erasure_is_final_and_leaves_the_identity_and_the_time_alone(intake):
+def test_erasure_is_final_and_leaves_only_the_identity_and_the_time(intake):
     first(intake)
     again, handle = intake.classify(**NAME, digest=A), intake.classify(**NAME, digest=B).handle
     assert intake.erase_identity(**NAME, now=500).erased == 1
@@ -432,7 +440,7 @@ def test_a_change_whose_receipt_is_gone_is_not_found(intake):
 
 
 def test_classification_sees_one_moment(intake, monkeypatch):
-    """An erasure that comes between two reads must not be half seen: there is one read."""
+    """An erasure between two reads must not be half visible, so there is only one read."""
     first(intake)
     with intake.store.again() as second:
         other, read = Intake(second), intake.store.read
@@ -464,7 +472,7 @@ def test_an_erasure_can_stand_beside_the_consumers_own(intake):
 
 @pytest.mark.parametrize("meanwhile", [B, C])
 def test_a_handle_does_not_outlive_the_receipt_it_was_made_on(intake, meanwhile):
-    """The receipt goes and another one comes under the same identity, with the same numbers."""
+    """The receipt is removed, and another one follows under the same identity, with the same numbers."""
     first(intake)
     handle = intake.classify(**NAME, digest=B).handle
     intake.sweep(limit=10, now=1_000)
@@ -568,7 +576,7 @@ def test_a_page_of_erasures_can_be_as_long_as_an_integer(intake):
     assert intake.erasures(0, 0).more
 
 
-@pytest.mark.parametrize("statement", [_DUE, _OVER, _UNSAY, _ERASURES, _KNOWN])
+@pytest.mark.parametrize("statement", [_DUE, _EXPIRED, _DELETE_MESSAGES, _ERASURES, _CURRENT])
 def test_no_statement_on_the_way_of_one_item_reads_a_whole_table(intake, statement):
     """So that an item costs the same in a file of any size: only searches by an index, and no sorting."""
     values = dict.fromkeys(("now", "limit"), 1) if ":now" in statement else (1,) * statement.count("?")
@@ -578,7 +586,7 @@ def test_no_statement_on_the_way_of_one_item_reads_a_whole_table(intake, stateme
 
 
 def steps_of(intake, call):
-    """How many steps SQLite's own machine makes for a call: what it costs, without a clock."""
+    """The number of steps that SQLite's virtual machine makes for a call: its cost, without a clock."""
     counted = []
     intake.store.db.set_progress_handler(lambda: counted.append(1), 1)
     call()
@@ -595,10 +603,11 @@ def test_an_item_costs_the_same_in_a_larger_file(tmp_path):
             due = {"retain_until": 5, "tombstone_until": 9}
             with store.write() as db:
                 for number in range(size):
-                    intake.stage_delivery(db, **named, key=f"{number}", **more, **KEEP)
+                    intake.stage_delivery(db, DeliverItem(**named, key=f"{number}", **more, **KEEP))
                 db.execute("UPDATE receipt SET unsettled = 1, retain_until = 1 WHERE abs(key) % 3 = 0")
                 for number in range(5):
-                    intake.stage_delivery(db, **named | {"namespace": "due"}, key=f"{number}", **more, **due)
+                    delivery = DeliverItem(**named | {"namespace": "due"}, key=f"{number}", **more, **due)
+                    intake.stage_delivery(db, delivery)
             calls = {
                 "classify": {**named, "key": "5", "digest": A},
                 "sweep": {"limit": 5, "now": 6},

@@ -81,7 +81,7 @@ def test_a_refusal_tells_reason_fields_and_what_to_do(owner):
         owner.accept(**RESULT | {"result_digest": sha256("result 2"), "actor": "worker-b"})
     assert refused.value.reason == "key-reused"
     assert refused.value.fields == ("actor", "result_digest")
-    assert str(refused.value) == "key-reused: this key named another command; take a new key"
+    assert str(refused.value) == "key-reused: this key was used for another command; choose a new key"
 
 
 def test_a_refusal_discloses_no_value_of_the_receipt(owner):

@@ -6,13 +6,20 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 from receiptlab import database_file
-from receiptlab.contracts.owner import SCHEMA
-from receiptlab.contracts.work import claims
+from receiptlab.contracts.intake.intake import Intake
+from receiptlab.contracts.owner import SCHEMA, Owner
+from receiptlab.contracts.receiver import Receiver
+from receiptlab.contracts.retention import Retention
+from receiptlab.contracts.work import work
 from receiptlab.errors import Damaged, Definite, FileRefused, Locked, WrongValue
+from receiptlab.experiment.library import own_cases
+from receiptlab.experiment.player import play
+from receiptlab.faults.ablation import guard_names
 from receiptlab.store import Store
 from receiptlab.values import MAX_BODY, bounded, countable, integer, sized, text, utf8
 
@@ -48,6 +55,32 @@ def test_every_record_is_frozen():
 
 
 @pytest.mark.parametrize(
+    "contract", [Owner, Retention, Receiver, Intake, work.Work], ids=lambda contract: contract.NAME
+)
+def test_each_guard_gets_the_records_that_it_is_annotated_with(contract):
+    """mypy checks each guard by its annotations, but not that the table GUARDS gives it to the right call."""
+    ran = set()
+
+    def checking(call, guard):
+        hints = get_type_hints(guard)
+
+        def check(command, current):
+            ran.add((call, guard.__name__))
+            assert isinstance(command, hints["command"]), (call, guard.__name__)
+            assert isinstance(current, hints["current"]), (call, guard.__name__)
+            return guard(command, current)
+
+        return check
+
+    table = contract.GUARDS.items()
+    guards = {call: tuple(checking(call, guard) for guard in each) for call, each in table}
+    for case in own_cases():
+        if case.contract == contract.NAME:
+            play(case, guards)
+    assert ran == set(guard_names(contract))
+
+
+@pytest.mark.parametrize(
     ("rule", "last", "beyond"),
     [
         (text, "k" * 128, "k" * 129),
@@ -59,8 +92,8 @@ def test_every_record_is_frozen():
         (countable, 2**63 - 2, 2**63 - 1),
         (bounded(1, 9), 9, 10),
         (bounded(1, 9), 1, 0),
-        (claims.ARGUMENTS["max_attempts"], 1_000_000, 1_000_001),
-        (claims.ARGUMENTS["max_attempts"], 1, 0),
+        (work.ARGUMENTS["max_attempts"], 1_000_000, 1_000_001),
+        (work.ARGUMENTS["max_attempts"], 1, 0),
     ],
 )
 def test_the_last_value_of_a_limit_is_allowed_and_the_next_is_not(rule, last, beyond):

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from receiptlab import contracts, database_file
 from receiptlab.contracts.intake.items import identity_of
-from receiptlab.contracts.work.claims import GUARDS, LATEST, LONGEST, Claim, backoff
+from receiptlab.contracts.work.claims import LATEST, LONGEST, WorkClaim, backoff
 from receiptlab.contracts.work.lease import LEASE_MS
-from receiptlab.contracts.work.reserving import _DUE, _OVERDUE
-from receiptlab.contracts.work.work import Work
+from receiptlab.contracts.work.work import _DUE, _OVERDUE, GUARDS, Work
 from receiptlab.errors import Refused, WrongArgument
 from receiptlab.experiment.library import own_cases
 from receiptlab.experiment.player import play
@@ -51,7 +50,7 @@ def rows(work, what="id, state, fence, attempts, entries, due"):
 
 
 def check(work):
-    """What must be true of the file whatever happened."""
+    """What must hold for the file after any call."""
     assert work.store.read(
         "SELECT count(*) FROM work WHERE (due IS NULL) <> (state IN ('done', 'dead', 'discarded'))"
     ) == [(0,)]
@@ -187,7 +186,7 @@ def test_a_backoff_doubles_to_its_cap_and_items_are_spread():
     ]
 
 
-def test_dead_rows_come_in_pages_and_none_twice(work):
+def test_dead_letters_come_in_pages_without_duplicates(work):
     stage(work, 25)
     work.next(**NEXT | {"limit": 25}, now=1)
     for number in range(1, 26):
@@ -258,7 +257,7 @@ KNOWN = {"busy", "claim-lost", "lease-lost", "not-dead", "not-found", "already-d
 
 
 def _act(work, drawn, who, now, hand):
-    """One call of one worker, by its own clock. A claim stays in its hand, however stale."""
+    """One call of one worker, by the worker's own clock. It keeps its claim, however stale."""
     calls = ["next", "next", "complete", "fail", "renew", "sweep", "requeue", "reset", "discard"]
     what = drawn.choice(calls)
     if what == "next":
@@ -282,10 +281,10 @@ def _act(work, drawn, who, now, hand):
             work.renew(claim.work, claim.fence, 500, now)
 
 
-def test_a_claim_made_by_hand_is_worth_its_fence_alone(work):
+def test_a_claim_made_by_hand_is_only_worth_its_fence(work):
     stage(work, 1)
     [claim] = work.next(**NEXT, now=1).claims
-    forged = Claim(1, claim.identity, 1, "index", "1", 1, 2, 9_999, work.store.path)
+    forged = WorkClaim(1, claim.identity, 1, "index", "1", 1, 2, 9_999, work.store.path)
     with pytest.raises(Refused, match="claim-lost"), work.store.write() as db:
         work.stage_complete(db, forged, "", 2)
     with pytest.raises(WrongArgument, match="claim must be a claim"), work.store.write() as db:
@@ -340,7 +339,7 @@ def test_a_tombstone_takes_everything_of_its_work_along(work):
     assert work.store.read("SELECT count(*) FROM effect") == [(3,)]
 
 
-def test_what_is_due_is_found_by_an_index(work):
+def test_due_items_are_found_by_an_index(work):
     values = {"namespace": "mail", "processor": "index", "now": 1, "limit": 1, "max_attempts": 1}
     for sql, index in ((_DUE, "work_by_due"), (_OVERDUE, "work_by_state"), (_OVERDUE, "work_by_attempts")):
         plan = [detail for *_, detail in work.store.read(f"EXPLAIN QUERY PLAN {sql}", values)]
@@ -370,7 +369,7 @@ CALLS = {
 
 
 def mixed(work, count):
-    """Of each six items one is claimed, one dead, one failed, and the others wait."""
+    """Of every six items one is claimed, one is a dead letter, one has failed, and the others are pending."""
     stage(work, count)
     for first in range(0, count, 6):
         for what, claim in enumerate(work.next(**NEXT | {"limit": 3, "hold_for": 5_000}, now=0).claims):
@@ -496,7 +495,7 @@ def test_a_claim_changed_by_hand_is_turned_away(work):
 
 
 def test_a_claim_on_an_erased_item_does_not_fit_the_next_one(work):
-    """Erasure takes the row; the next row must not get its id."""
+    """Erasure deletes the row. The next row must not get its id."""
     stage(work, 1)
     [claim] = work.next(**NEXT | {"hold_for": 10_000}, now=1).claims
     work.intake.erase_identity("explicit", **NAME, now=2)

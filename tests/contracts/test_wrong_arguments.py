@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from receiptlab.contracts.intake.intake import Intake
+from receiptlab.contracts.intake.intake import DeliverItem, Intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver, Writer
 from receiptlab.contracts.relay import Relay
@@ -241,6 +241,8 @@ def made(contract, call, args):
     try:
         if call not in STAGED:
             return getattr(contract, call)(**args)
+        if call == "stage_delivery":
+            args = {"delivery": DeliverItem(**args)}
         with contract.store.write() as db:
             return getattr(contract, call)(db, **args)
     except LabError as error:

@@ -1035,7 +1035,7 @@ def test_an_answer_that_is_lost_leaves_the_message_owed(service, store, pending)
     receive = over_http(service.url, writer(service), 5_000)
     cut(service, "after_commit")
     assert pending.send(receive, 10, 200) == (1, 0, 0, 1, "")
-    assert [(entry.state, entry.told) for entry in pending.delayed()] == [("unanswered", "no-answer")]
+    assert [(entry.state, entry.detail) for entry in pending.delayed()] == [("unanswered", "no-answer")]
     assert (len(pending.pending(10)), effects(store)) == (1, 2)
     assert pending.send(receive, 10, 2_000) == (1, 0, 0, 0, "")
     assert (len(pending.pending(10)), effects(store), pending.reconciliation()) == (0, 2, [])
@@ -1047,7 +1047,7 @@ def test_without_keys_a_look_up_says_what_became_of_a_lost_answer(service, store
     cut(service, "after_commit")
     assert pending.send(receive, 10, 200, keyed=False, look_up=look_up) == (2, 0, 0, 0, "")
     assert (effects(store), pending.reconciliation()) == (2, [])
-    assert pending.store.read("SELECT told FROM relay ORDER BY outbox") == [("found by a look-up",), ("",)]
+    assert pending.store.read("SELECT detail FROM relay ORDER BY outbox") == [("found by a lookup",), ("",)]
     with pytest.raises(Refused, match="not-found"):
         look_up(MESSAGE._replace(key="shop/other"))
 
@@ -1065,7 +1065,7 @@ def test_what_is_refused_is_for_a_person(service, store, pending):
     old = writer(service)
     Remote(service.url, 5_000).register("shop", "host-b")
     assert pending.send(over_http(service.url, old, 5_000), 10, 200).refused == 2
-    assert {entry.told for entry in pending.reconciliation()} == {"writer-fenced"}
+    assert {entry.detail for entry in pending.reconciliation()} == {"writer-fenced"}
     assert effects(store) == 0
 
 

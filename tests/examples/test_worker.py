@@ -270,7 +270,7 @@ def test_who_lost_his_claim_saves_nothing(store, clock, beaten):
     assert rows(store, "output FROM result") == [("second",)]
     assert rows(store, "count(*) FROM outbox WHERE topic = 'done'") == [(1,)]
     assert told == [
-        "work 1, attempt 1: claim-lost: the item was given to another worker; "
+        "work 1, attempt 1: claim-lost: this is not the item's current fence; reserve again; "
         "nothing of this attempt was saved"
     ]
 

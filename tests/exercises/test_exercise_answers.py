@@ -129,13 +129,13 @@ if call.fence is not seen.work.fence:
     raise Refused("fence", "this is not the fence handed out last")
 """
 EXPIRY = """
-if seen.due <= call.now:
-    raise Refused("claim-lost", "this claim has ended", ("expiry",))
+if current.due <= command.now:
+    raise Refused("claim-lost", "this claim has expired", ("expiry",))
 """
 IS_MINE = """
 row = contract.get(work)
 if row.state == "done" and row.fence is fence:
-    return Changed(work, "done")
+    return WorkState(work, "done")
 """
 BOUNDARY = """
 if seen.closed_through is not None and call.through < seen.closed_through:

@@ -3,7 +3,7 @@
 import pytest
 
 from receiptlab import exercises as judge
-from receiptlab.contracts.work import claims, lease
+from receiptlab.contracts.work import work
 from receiptlab.contracts.work.work import Work
 
 CLAIM = ("complete", "renew", "fail")
@@ -29,9 +29,9 @@ def said(capsys):
 
 
 def test_names_and_functions_are_done(said):
-    judge.guarded(Work, CLAIM, {call: [*WHOLE[call][:-1], claims.claim_lost_expiry] for call in CLAIM})
+    judge.guarded(Work, CLAIM, {call: [*WHOLE[call][:-1], work.claim_lost_expiry] for call in CLAIM})
     assert said().startswith("done: with your guards of complete, renew, fail all ")
-    judge.guarded(Work, LEASES, RIGHT | {"acquire": (lease.busy,)})
+    judge.guarded(Work, LEASES, RIGHT | {"acquire": (work.busy,)})
     assert said().startswith("done: with your guards of acquire, acquire_sweep, reserve, sweep, requeue all ")
 
 

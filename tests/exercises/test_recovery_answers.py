@@ -6,7 +6,7 @@ import re
 import pytest
 
 from receiptlab import exercises as judge
-from receiptlab.contracts.work.claims import Changed
+from receiptlab.contracts.work.claims import WorkState
 from receiptlab.errors import Refused
 from receiptlab.exercises import like
 from receiptlab.scenarios import restoring
@@ -30,7 +30,7 @@ def told(capsys):
 def by_fence(contract, **call):
     row = contract.get(call["work"])
     if row.state == "done" and row.fence == call["fence"]:
-        return Changed(call["work"], "done")
+        return WorkState(call["work"], "done")
     return contract.complete(**call)
 
 
@@ -50,18 +50,18 @@ def only_again(contract, **call):
 
 def by_state(contract, **call):
     done = contract.get(call["work"]).state == "done"
-    return Changed(call["work"], "done") if done else contract.complete(**call)
+    return WorkState(call["work"], "done") if done else contract.complete(**call)
 
 
 def every_refusal_is_done(contract, **call):
     try:
         return contract.complete(**call)
     except Refused:
-        return Changed(call["work"], "done")
+        return WorkState(call["work"], "done")
 
 
 def says_done(contract, **call):
-    return Changed(call["work"], "done")
+    return WorkState(call["work"], "done")
 
 
 def looks(contract, **call):
@@ -132,7 +132,7 @@ def test_a_recovery_that_is_right_at_once_and_later(answer, capsys):
         ),
         (raises, "after a crash at after_guards your code raised TypeError: "),
         (of_another_form, "after a crash at after_guards your code raised TypeError: of_another_form() got "),
-        (looks, "after a crash at after_guards your function returns Look(work=1, "),
+        (looks, "after a crash at after_guards your function returns WorkView(work=1, "),
         (says_done, "after a crash at after_guards a row is otherwise (unsettled is 1, not 0): receipt "),
         (later, "after a crash at after_guards a row is otherwise (staged_at is 105, not 100): outbox id 2"),
         (
@@ -157,7 +157,7 @@ def test_a_recovery_that_takes_the_result_of_another_for_its_own(answer, capsys)
     judge.recovers(LOST, 3, answer, between=BETWEEN)
     assert told(capsys) == (
         "not yet: after a crash at after_guards and worker-b's next at 1000 and worker-b's complete at 1200 "
-        "your function returns Changed(work=1, state='done', due=None); right is refused claim-lost"
+        "your function returns WorkState(work=1, state='done', due=None); right is refused claim-lost"
     )
 
 

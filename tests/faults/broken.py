@@ -10,34 +10,28 @@ import sys
 from receiptlab.contracts.intake.intake import Intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver
-from receiptlab.contracts.retention import _EFFECT, _RECEIPT, Executed, Retention, _see_key
+from receiptlab.contracts.retention import _EFFECT, _RECEIPT, Executed, ExecuteOperation, Retention, _read_key
 from receiptlab.contracts.work.work import Work
 from receiptlab.faults.processes import killed_program as killed
-from receiptlab.values import canonical, checked, sha256
+from receiptlab.values import canonical, check
 
 
 class TwoTransactions(Retention):
     """The effect is committed before its receipt."""
 
     def execute(self, namespace, epoch, operation, payload, now):
-        named = {
-            "namespace": namespace,
-            "epoch": epoch,
-            "operation": operation,
-            "payload": payload,
-            "now": now,
-        }
-        call = checked(self.ARGUMENTS, named)
-        call.digest = sha256(call.payload)
+        command = ExecuteOperation(namespace, epoch, operation, payload, now)
+        check(self.ARGUMENTS, vars(command))
+        key = (namespace, epoch, operation, command.digest)
         with self.store.write() as db:
-            seen = _see_key(db, call)
+            current = _read_key(db, command)
             for guard in self.guards["execute"]:
-                if saved := guard(call, seen):
+                if saved := guard(command, current):
                     return saved
-            effect = db.execute(_EFFECT, vars(call)).lastrowid
-        call.result = canonical({"effect": effect, "executed_at": now})
+            effect = db.execute(_EFFECT, (*key, now)).lastrowid
+        result = canonical({"effect": effect, "executed_at": now})
         with self.store.write() as db:
-            db.execute(_RECEIPT, vars(call))
+            db.execute(_RECEIPT, (*key, result, now))
         return Executed(effect, now)
 
 

@@ -12,6 +12,7 @@ import time
 import traceback
 
 from receiptlab.cli import intake_command as command
+from receiptlab.contracts.intake.intake import DeliverItem
 from receiptlab.contracts.work.work import Work
 from receiptlab.examples.handler import Failure
 from receiptlab.examples.worker import Policy, Worker
@@ -39,9 +40,8 @@ def fill(path, items, namespaces=5):
                 name = {"tenant": "acme", "namespace": f"n-{number % namespaces}", "key": str(number)}
                 rest = {"key_kind": "explicit", "changed_as": "revision", "reference": "", "now": 0}
                 horizons = {"retain_until": 2**61, "tombstone_until": 2**61}
-                found, _ = work.intake.stage_delivery(
-                    db, **name, **rest, **horizons, digest=sha256(str(number))
-                )
+                delivery = DeliverItem(**name, **rest, **horizons, digest=sha256(str(number)))
+                found, _ = work.intake.stage_delivery(db, delivery)
                 work.stage_work(db, found.item.identity, 1, PROCESSOR, "1", 0)
 
 

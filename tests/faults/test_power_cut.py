@@ -6,7 +6,6 @@ import pytest
 
 from receiptlab import database_file, show
 from receiptlab.contracts import retention
-from receiptlab.contracts.base import arguments
 from receiptlab.contracts.intake import intake
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.registry import CONTRACTS
@@ -21,7 +20,7 @@ from receiptlab.faults.disk.reopening import Found
 from receiptlab.faults.disk.vfs import Setting
 from receiptlab.faults.disk.workloads import SECRET, Step, lives
 from receiptlab.store import Store
-from receiptlab.values import checked
+from receiptlab.values import check
 from tests.faults.broken import TwoTransactions
 
 WAL, LONG_WAL, JOURNAL = powercut.HOLDS
@@ -144,11 +143,12 @@ def test_a_witness_names_the_call_the_moment_and_what_was_lost():
 
 class Closing(retention.Retention):
     def close_and_collect(self, namespace, through, now):
-        call = checked(self.ARGUMENTS, arguments(locals()))
+        named = {"namespace": namespace, "through": through, "now": now}
+        check(self.ARGUMENTS, named)
         with self.store.write() as db:
-            db.execute(retention._CLOSE, vars(call))
+            db.execute(retention._CLOSE, named)
         with self.store.write() as db:
-            return retention.Closure(through, db.execute(retention._COLLECT, vars(call)).rowcount)
+            return retention.Closure(through, db.execute(retention._COLLECT, named).rowcount)
 
 
 class Sweeping(intake.Intake):

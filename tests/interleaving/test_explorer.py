@@ -15,7 +15,7 @@ from receiptlab.cli.commands import main
 from receiptlab.contracts.receiver import Receiver, Writer
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.work import lease
-from receiptlab.contracts.work.claims import Swept
+from receiptlab.contracts.work.claims import SweptChunk
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import Refused
 from receiptlab.interleaving import explorer as schedules
@@ -64,12 +64,14 @@ def test_a_planted_mistake_is_found(name):
 class Careless(Work):
     """A sweep that goes by what it saw before its transaction."""
 
-    def _sweep(self, db, call, seen):
-        for work in call.found:
-            db.execute("UPDATE attempt SET result = 'expired', ended_at = ? WHERE work = ?", (call.now, work))
+    def _sweep(self, overdue, db, command, current):
+        for work, _ in overdue:
+            db.execute(
+                "UPDATE attempt SET result = 'expired', ended_at = ? WHERE work = ?", (command.now, work)
+            )
             db.execute("UPDATE work SET state = 'failed', holder = NULL WHERE id = ?", (work,))
-        lease.give_back(db, lease.SWEEP)
-        return Swept(len(call.found), 0, 0, 0, False)
+        lease.release(db, lease.SWEEP)
+        return SweptChunk(len(overdue), 0, 0, 0, False)
 
 
 def test_a_sweep_without_its_second_look_is_found():

@@ -329,7 +329,7 @@ def test_a_look_up_that_cannot_be_asked_sends_nothing(party):
 def test_an_operator_closes_entries(party, receiver):
     receiver.register(SHOP, "copy-1", 1)
     party.relay.send(to_file(party.relay, receiver, 2), 10, 2)
-    assert [entry.told for entry in party.relay.reconciliation()] == ["writer-fenced"] * 2
+    assert [entry.detail for entry in party.relay.reconciliation()] == ["writer-fenced"] * 2
     with pytest.raises(WrongArgument, match="verdict must be one of"):
         party.relay.close_entry(1, "perhaps", "who knows", 3)
     with pytest.raises(Refused, match="not-found"):
@@ -340,7 +340,7 @@ def test_an_operator_closes_entries(party, receiver):
     assert [message.outbox for message in party.relay.pending(10)] == [2]
     with pytest.raises(Refused, match="not-found"):
         party.relay.close_entry(1, "happened", "twice", 4)
-    assert party.store.read("SELECT told FROM relay WHERE outbox = 1") == [
+    assert party.store.read("SELECT detail FROM relay WHERE outbox = 1") == [
         ("given-up: the copy has done it",)
     ]
 
@@ -544,7 +544,7 @@ def test_a_message_is_parked_after_its_attempts_and_an_operator_decides(party, r
     party.relay.send(poison, 10, LATER)
     assert poison.tried == 3, "a parked message is not sent by itself"
     party.relay.close_entry(1, "send-again", "it is repaired", LATER)
-    assert (party.relay.get(1).state, party.relay.get(1).told) == (
+    assert (party.relay.get(1).state, party.relay.get(1).detail) == (
         "pending",
         "send-again: it is repaired",
     )
@@ -565,7 +565,7 @@ def test_one_attempt_parks_at_once_where_one_is_allowed(party):
 def test_a_message_that_waits_is_listed_and_can_be_given_up(party):
     party.relay.send(Poison(OSError()), 10, 1)
     [entry] = party.relay.delayed()
-    assert (entry.state, entry.told, entry.due) == (
+    assert (entry.state, entry.detail, entry.due) == (
         "unanswered",
         "OSError",
         1 + backoff("shop/key-1", 1, BASE, CAP),
@@ -689,7 +689,7 @@ def test_an_acknowledgement_is_there_once_it_is_committed(party, receiver, point
     another(party, 1, "key-1b")
     with pytest.raises(InjectedFault), crash_at(party.store, point):
         party.relay.send(to_file(party.relay, receiver, 1), 1, 1)
-    row = party.store.read("SELECT state, told, changed_at FROM relay WHERE outbox = 1")
+    row = party.store.read("SELECT state, detail, changed_at FROM relay WHERE outbox = 1")
     due = party.store.read("SELECT due FROM relay WHERE outbox = 3")
     assert (row, due) == (
         ([("acknowledged", "", 1)], [(0,)]) if point == "after_commit" else ([("pending", "", 20)], [(None,)])
@@ -704,7 +704,7 @@ def test_ctrl_c_is_no_failed_attempt(party):
 
 def test_what_is_told_of_any_error_is_plain_and_short(party):
     party.relay.send(Poison(InjectedFault("\ud800\n\x1b" * 100)), 10, 1)
-    told = party.relay.get(1).told
+    told = party.relay.get(1).detail
     assert told.isascii() and told.isprintable() and len(told) == 200
 
 
@@ -754,12 +754,12 @@ def test_what_a_slower_dispatcher_learns_changes_only_what_it_may(party, earlier
     other.store.close()
     over = earlier in ("unclear", "parked") or (earlier, later) == ("refused", "acknowledged")
     wanted = later if over else earlier
-    [(state, told, changed_at)] = party.store.read(
-        "SELECT state, told, changed_at FROM relay WHERE outbox = 1"
+    [(state, detail, changed_at)] = party.store.read(
+        "SELECT state, detail, changed_at FROM relay WHERE outbox = 1"
     )
     words = {"acknowledged": "", "refused": "fence", "unclear": "the answer was lost"}
     words |= {"closed": "given-up: enough", "parked": "TimeoutError"}
-    assert (state, told) == (wanted, words[wanted])
+    assert (state, detail) == (wanted, words[wanted])
     assert changed_at == (20 if over else 11 if earlier == "closed" else 10)
 
 

@@ -1,7 +1,7 @@
-"""The digest of a JSON message's content, without the fields that change with every delivery of it.
+"""The digest of a JSON message's content, without the fields that change with every delivery.
 
-Which fields those are is the caller's decision: an attempt counter, the time of sending, the id of the
-delivery. A digest over the exact bytes would make every retry of such a message changed content.
+The caller decides which fields those are: an attempt counter, the time of sending, the id of the delivery.
+A digest over the exact bytes would turn every retry of such a message into changed content.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ import hashlib
 import json
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import Any, NoReturn
 
 from receiptlab.errors import WrongType, WrongValue
 from receiptlab.values import text
 
 
 def field_paths(volatile: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    """The names of fields, split at their dots: "meta.sent_at" is `sent_at` in the object `meta`. A field
-    whose own name has a dot, or one within a list, cannot be named. Raises WrongType or WrongValue."""
+    """Field names split at their dots: "meta.sent_at" is `sent_at` in the object `meta`.
+
+    A field with a dot in its name, or inside a list, cannot be named. Raises WrongType or WrongValue.
+    """
     if type(volatile) is str:
         raise WrongType("volatile", "must be a list of names, not one text")
     paths = tuple(tuple(text("volatile", name).split(".")) for name in volatile)
@@ -27,15 +30,16 @@ def field_paths(volatile: Iterable[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def content_digest(body: bytes, paths: tuple[tuple[str, ...], ...]) -> tuple[str, str]:
-    """The SHA-256 of the body's content, and why its bytes were compared; "" where its fields were.
+    """The SHA-256 of the body's content, and why the exact bytes were used; "" if the fields were.
 
     With `paths` from `field_paths` the content is the JSON object without these fields, as sorted, compact
-    JSON. Without any, or where the body has no single, exact meaning as a JSON object, it is the exact bytes.
+    JSON. Without paths, or if the body is not a JSON object with a single, exact meaning, it is the exact
+    bytes.
     """
     try:
         data, why = _without(body, paths) if paths else body, ""
     except (ValueError, ArithmeticError, RecursionError) as error:
-        data, why = body, error.args[0] if type(error) is _NotExact else "it is not JSON"
+        data, why = body, str(error) if type(error) is _NotExact else "it is not JSON"
     return hashlib.sha256(data).hexdigest(), why
 
 
@@ -44,32 +48,33 @@ class _NotExact(ValueError):
 
 
 def _without(body: bytes, paths: tuple[tuple[str, ...], ...]) -> bytes:
-    hooks = {"object_pairs_hook": _once, "parse_float": _float, "parse_constant": _constant}
-    found = json.loads(body.decode("utf-8"), **hooks)
-    if type(found) is not dict:
+    message = json.loads(
+        body.decode("utf-8"), object_pairs_hook=_unique, parse_float=_exact, parse_constant=_no_constant
+    )
+    if type(message) is not dict:
         raise _NotExact("it is not an object")
     for *above, last in paths:
-        inside = found
+        inside: Any = message
         for name in above:
             inside = inside.get(name) if type(inside) is dict else None
         if type(inside) is dict:
             inside.pop(last, None)
-    return json.dumps(found, sort_keys=True, separators=(",", ":")).encode("ascii")
+    return json.dumps(message, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _NotExact("a field stands twice")
-    return found
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise _NotExact("a field is duplicated")
+    return fields
 
 
-def _float(literal: str) -> float:
-    """A number that a float holds exactly as written; two amounts must not become one by rounding."""
+def _exact(literal: str) -> float:
+    """A number that a float holds exactly as written. Rounding must not make two amounts equal."""
     if Decimal(literal) != Decimal(repr(float(literal))):
         raise _NotExact("a number has too many digits")
     return float(literal)
 
 
-def _constant(literal: str) -> None:
-    raise _NotExact(f"{literal} is no number of JSON")
+def _no_constant(literal: str) -> NoReturn:
+    raise _NotExact(f"{literal} is not a JSON number")

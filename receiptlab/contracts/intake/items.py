@@ -1,28 +1,29 @@
-"""Inbound items, by what name they are known, and what intake answers about them."""
+"""How an inbound item is identified, what `classify` finds about it, and the other answers of intake."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, fields
-from typing import ClassVar
+from typing import Any, ClassVar, NoReturn
 
+from receiptlab.contracts.base import AcceptedAnswer, ReadAnswer
 from receiptlab.store import Store
 
 MINT = object()
-"""What the contract shows when it makes an item or a handle."""
+"""Shown by the contract when it makes an item or a handle."""
 
 KEY_KINDS = ("explicit", "synthetic", "content")
-"""Who made the key: the source; the consumer, from parts that stay; the consumer, from the content."""
+"""Where the key comes from: the source, the consumer (from parts that stay the same), or the content."""
 
 
 def identity_of(key_kind: str, tenant: str, namespace: str, key: str) -> str:
-    """The SHA-256 of the four parts, each with its length before it, under a name of their own. No two
-    lists of parts give the same bytes, and keys of different kinds never meet."""
+    """The SHA-256 of the four parts, each preceded by its length, under a fixed label. No two lists of parts
+    give the same bytes, so keys of different kinds never collide."""
     return _digest("receiptlab intake identity 1", key_kind, tenant, namespace, key)
 
 
 def synthetic_key(*parts: str) -> str:
-    """A key for an item whose source gives none, from parts that stay the same when it comes again."""
+    """A key for an item whose source gives none, from parts that are the same on every delivery."""
     return _digest("receiptlab intake synthetic key 1", *parts)
 
 
@@ -36,7 +37,7 @@ def _digest(*parts: str) -> str:
 
 @dataclass(frozen=True)
 class Item:
-    """An inbound item: its name, and the digest of its content. Make it with `Intake.item`."""
+    """An inbound item: how it is identified, and the digest of its content. Make it with `Intake.item`."""
 
     key_kind: str
     tenant: str
@@ -44,31 +45,35 @@ class Item:
     key: str
     digest: str
     identity: str
-    mint: int | None = field(default=None, compare=False, repr=False)
-    """The seal of an item that was checked. One made or changed by hand is checked when it is staged."""
+    mint: int | None = field(default=None, init=False, compare=False, repr=False)
+    """The seal of a checked item. An item made or changed by hand is checked when it is staged."""
 
     def seal(self) -> int:
-        """A number that hangs on every field, and on this process."""
-        name = (self.key_kind, self.tenant, self.namespace, self.key, self.digest, self.identity)
-        return hash((id(MINT), *name))
+        """A hash over every field, valid in this process only."""
+        parts = (self.key_kind, self.tenant, self.namespace, self.key, self.digest, self.identity)
+        return hash((id(MINT), *parts))
 
     def sealed(self) -> Item:
-        """The item as one that was checked."""
+        """This item, marked as checked."""
         object.__setattr__(self, "mint", self.seal())
         return self
 
 
 class Handle:
-    """The right to stage what `classify` has found changed: once, on that store, on that head.
+    """The right to stage changed content once: in the store where `classify` found it, on the same head.
 
-    It is used up by the attempt, also when the batch is rolled back later: classify again.
+    An attempt uses it up, even if the transaction is rolled back later. Then classify again.
     """
 
     __slots__ = ("item", "on", "store", "used")
+    item: Item
+    on: tuple[int, int, str]
+    store: Store
+    used: bool
 
     def __init__(self, mint: object, store: Store, item: Item, on: tuple[int, int, str]) -> None:
         if mint is not MINT:
-            raise TypeError("a handle comes from classify() alone")
+            raise TypeError("a handle only comes from classify()")
         for name, value in {"store": store, "item": item, "on": on, "used": False}.items():
             object.__setattr__(self, name, value)
 
@@ -76,39 +81,40 @@ class Handle:
         raise TypeError("a handle cannot be changed; classify again")
 
     def use_up(self) -> None:
-        """From now on it is refused."""
+        """Mark it as used: from now on it is refused."""
         object.__setattr__(self, "used", True)
 
-    def __deepcopy__(self, memo: dict) -> Handle:
+    def __deepcopy__(self, memo: dict[int, object]) -> Handle:
         return self
 
-    def __reduce__(self) -> None:
-        raise TypeError("a handle counts in this process alone")
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a handle is only valid in this process")
 
 
-class Found:
+class Finding(ReadAnswer):
     """What `classify` can find. `found` is its name."""
 
+    item: Item
     found: ClassVar[str]
-    outcome: ClassVar[str] = "read"
 
     def facts(self) -> dict[str, object]:
         """The finding as plain data, without the item and the handle."""
-        names = [each.name for each in fields(self) if each.name not in ("item", "handle")]
+        this: Any = self  # every kind of finding is a dataclass
+        names = [each.name for each in fields(this) if each.name not in ("item", "handle")]
         return {"found": self.found} | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
-class FirstSeen(Found):
-    """Nothing is known of this identity."""
+class FirstSeen(Finding):
+    """This identity is new."""
 
     item: Item
     found: ClassVar[str] = "first-seen"
 
 
 @dataclass(frozen=True)
-class Redelivered(Found):
-    """This content is known. `reference` is what was recorded of it; None once it was compacted."""
+class Redelivered(Finding):
+    """This content is known. `reference` is what was recorded with it, or None once it is compacted."""
 
     item: Item
     revision: int
@@ -118,7 +124,7 @@ class Redelivered(Found):
 
 
 @dataclass(frozen=True)
-class CollisionRedelivered(Found):
+class CollisionRedelivered(Finding):
     """This content is known, and was recorded as a collision."""
 
     item: Item
@@ -127,7 +133,7 @@ class CollisionRedelivered(Found):
 
 
 @dataclass(frozen=True)
-class Changed(Found):
+class Changed(Finding):
     """The identity is known, this content is not. Only `handle` can stage it."""
 
     item: Item
@@ -138,8 +144,8 @@ class Changed(Found):
 
 
 @dataclass(frozen=True)
-class Erased(Found):
-    """The identity was erased; nothing of it can be staged."""
+class Erased(Finding):
+    """The identity was erased. Nothing can be staged under it."""
 
     item: Item
     erased_at: int
@@ -147,59 +153,52 @@ class Erased(Found):
 
 
 @dataclass(frozen=True)
-class Staged:
+class Staged(AcceptedAnswer):
     """What was staged: the number of the revision."""
 
     identity: str
     revision: int
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class Delivered:
-    """What a delivery was found to be, and the revision that it has now."""
+class Delivered(AcceptedAnswer):
+    """What kind of delivery it was, and the number of its revision."""
 
     found: str
     revision: int
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class Swept:
-    """How many receipts were compacted, and how many tombstones went."""
+class Swept(AcceptedAnswer):
+    """How many receipts were compacted, and how many tombstones were removed."""
 
     compacted: int
     removed: int
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class Erasure:
-    """How many identities were erased by this call."""
+class Erasure(AcceptedAnswer):
+    """How many identities this call erased."""
 
     erased: int
-    outcome: ClassVar[str] = "accepted"
 
 
 @dataclass(frozen=True)
-class Erasures:
+class Erasures(ReadAnswer):
     """Announced erasures in the order in which they happened: (id of the announcement, identity, time)."""
 
     rows: tuple[tuple[int, str, int], ...]
     more: bool
-    outcome: ClassVar[str] = "read"
 
     def facts(self) -> dict[str, object]:
-        """The erasures as plain lists."""
-        ids, identities, times = (
-            (list(part) for part in zip(*self.rows, strict=True)) if self.rows else ([],) * 3
-        )
-        return {"ids": ids, "identities": identities, "times": times, "more": self.more}
+        """One list for each column."""
+        names = ("ids", "identities", "times")
+        lists = {name: [row[column] for row in self.rows] for column, name in enumerate(names)}
+        return lists | {"more": self.more}
 
 
 @dataclass(frozen=True)
-class Scrub:
-    """Whether the WAL could be written back and emptied. Where not, erased bytes may still be in it."""
+class Scrub(AcceptedAnswer):
+    """Whether the WAL was written back and emptied. If not, erased bytes may still be in it."""
 
     done: bool
-    outcome: ClassVar[str] = "accepted"

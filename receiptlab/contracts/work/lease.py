@@ -1,24 +1,23 @@
-"""Leases: a short right to do one kind of thing, for one at a time.
+"""The lease on a queue: at most one worker at a time reserves its items, and at most one sweeps.
 
-A lease lasts ten seconds and cannot be renewed. Each time it is given its token rises, for good, so that
-whoever held it before can be told apart. It is given in a transaction of its own; what is done under
-it is another one, and that one looks at the token again.
+A lease lasts ten seconds and cannot be renewed. Its fencing token rises each time it is acquired, so that
+a former holder is recognised. Acquiring it is one transaction and acting under it is another, which checks
+the token again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from sqlite3 import Connection
-from types import SimpleNamespace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from receiptlab.errors import Refused
+from receiptlab.contracts.base import AcceptedAnswer
 
 LEASE_MS = 10_000
 """How long a lease lasts, in milliseconds."""
 
 SWEEP = ("", "sweep")
-"""What the lease of the sweeper is on. No namespace is empty, so it meets no other."""
+"""The namespace and processor of the sweeper's lease. No real namespace is empty."""
 
 SCHEMA = (
     """CREATE TABLE lease (
@@ -29,57 +28,45 @@ SCHEMA = (
 
 
 @dataclass(frozen=True)
-class Lease:
-    """A lease that was given: on what, to whom, its token, and when it ends."""
+class QueueLease(AcceptedAnswer):
+    """An acquired lease: its queue, its holder, its fencing token, and when it expires."""
 
     namespace: str
     processor: str
     holder: str
     token: int
     until: int
-    outcome: ClassVar[str] = "accepted"
 
 
-class Held(NamedTuple):
-    """The lease's row as the transaction has read it."""
+class LeaseRow(NamedTuple):
+    """The lease's current row. A lease that was never acquired has the token 0."""
 
     token: int = 0
     holder: str | None = None
     expires_at: int = 0
 
 
-def busy(call: SimpleNamespace, seen: Held) -> None:
-    # A lease that ends later than it can last was given by a clock that ran ahead; its token still fences it.
-    if seen.holder is not None and call.now < seen.expires_at <= call.now + LEASE_MS:
-        raise Refused("busy", "somebody has this lease; ask again when it was given back or has ended")
-
-
-def lease_lost(call: SimpleNamespace, seen: Held) -> None:
-    if seen.token != call.token or seen.holder is None or seen.expires_at <= call.now:
-        raise Refused("lease-lost", "this lease has ended, or was given to another; acquire it anew")
-
-
-# Its own row, or else the one without names: it keeps the highest token of the leases that were removed.
-_SEE = """SELECT token, holder, expires_at FROM lease
+# The lease's row, or else the row without names: it keeps the highest token of all removed leases.
+_READ = """SELECT token, holder, expires_at FROM lease
     WHERE (namespace = ? AND processor = ?) OR (namespace = '' AND processor = '')
     ORDER BY namespace DESC, processor DESC LIMIT 1"""
-_GIVE = """INSERT INTO lease VALUES (?, ?, ?, ?, ?) ON CONFLICT (namespace, processor)
+_ACQUIRE = """INSERT INTO lease VALUES (?, ?, ?, ?, ?) ON CONFLICT (namespace, processor)
     DO UPDATE SET token = excluded.token, holder = excluded.holder, expires_at = excluded.expires_at"""
-_BACK = "UPDATE lease SET holder = NULL WHERE namespace = ? AND processor = ?"
+_RELEASE = "UPDATE lease SET holder = NULL WHERE namespace = ? AND processor = ?"
 
 
-def see(db: Connection, on: tuple[str, str]) -> Held:
-    """The current lease. A lease that was removed starts again above every token that was removed."""
-    return Held(*(db.execute(_SEE, on).fetchone() or ()))
+def read(db: Connection, on: tuple[str, str]) -> LeaseRow:
+    """The current lease. A lease that was removed starts again above the token of every removed lease."""
+    return LeaseRow(*(db.execute(_READ, on).fetchone() or ()))
 
 
-def give(db: Connection, on: tuple[str, str], call: SimpleNamespace, seen: Held) -> Lease:
-    """Give it to the caller, with the next token."""
-    given = Lease(*on, call.worker, seen.token + 1, call.now + LEASE_MS)
-    db.execute(_GIVE, (*on, given.token, given.holder, given.until))
-    return given
+def acquire(db: Connection, on: tuple[str, str], worker: str, token: int, now: int) -> QueueLease:
+    """Write the lease with this token, for a worker."""
+    lease = QueueLease(*on, worker, token, now + LEASE_MS)
+    db.execute(_ACQUIRE, (*on, token, worker, lease.until))
+    return lease
 
 
-def give_back(db: Connection, on: tuple[str, str]) -> None:
-    """Nobody holds it any more; the token stays."""
-    db.execute(_BACK, on)
+def release(db: Connection, on: tuple[str, str]) -> None:
+    """Leave the lease without a holder. The token stays."""
+    db.execute(_RELEASE, on)
