@@ -73,7 +73,9 @@ class FairLock:
         nested and refused. Otherwise Ctrl-C struck during its release, and it is released now."""
         while frame is not None:
             if frame is _MINE.held[self._turn][1]:
-                what = "this thread holds the fair lock already; this call did nothing, the outer one continues"
+                what = (
+                    "this thread holds the fair lock already; this call did nothing, the outer one continues"
+                )
                 raise NotWritten("nested", what)
             frame = frame.f_back
         self.__exit__()
