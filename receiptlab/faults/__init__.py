@@ -1,1 +1,1 @@
-"""Failures made on purpose. Each module says what its failures prove and what they do not."""
+"""Failures on purpose. Each module says what its failures prove, and what they don't."""

@@ -1,6 +1,6 @@
-"""A contract with one guard taken out (H-7). Shows which check carries which promise.
+"""A contract with one guard removed (H-7), to show which check enforces which promise.
 
-It proves that the cases notice each missing guard; it does not prove that the guards suffice.
+This proves that the cases notice each missing guard. It doesn't prove that the guards are sufficient.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def guard_names(contract: type[Contract]) -> list[tuple[str, str]]:
 
 
 def without(contract: type[Contract], call: str, name: str) -> dict:
-    """The contract's guards but for this one. KeyError when there is no such guard."""
+    """The contract's guards without this one. Raises KeyError when there is no such guard."""
     if (call, name) not in guard_names(contract):
         raise KeyError(f"{call} has no guard {name}")
     kept = tuple(guard for guard in contract.GUARDS[call] if guard.__name__ != name)
@@ -24,13 +24,13 @@ def without(contract: type[Contract], call: str, name: str) -> dict:
 
 
 def first(contract: type[Contract], call: str, name: str) -> dict:
-    """The contract's guards with this one moved to the front: the right checks in a wrong order."""
+    """The contract's guards with this one moved to the front: the right checks in the wrong order."""
     moved = [guard for guard in contract.GUARDS[call] if guard.__name__ == name]
     return contract.GUARDS | {call: (*moved, *without(contract, call, name)[call])}
 
 
 def watched(contract: type[Contract]) -> tuple[dict, set[tuple[str, str]]]:
-    """The contract's guards, and a set that fills with each guard that refused or answered a call."""
+    """The contract's guards, and a set that collects each guard that refused or answered a call."""
     acted: set[tuple[str, str]] = set()
     watching = {
         call: tuple(_watching(guard, (call, guard.__name__), acted) for guard in guards)

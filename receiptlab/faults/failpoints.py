@@ -1,11 +1,11 @@
 """Two ways to make a call fail inside this process.
 
-A crash point (H-1) raises at a named point of the call, before or after its commit. It shows
-what a caller sees whose answer is lost. The process lives on and rolls back in good order, so it
+A crash at a failpoint (H-1) raises an exception at a named place in the call, before or after its commit. It
+shows what a caller sees when the answer is lost. The process continues and rolls back properly, so this
 proves nothing about power loss.
 
-A failing statement (H-2) is a trigger that stops one kind of statement on one table. It shows
-that what went before in the transaction is undone. It proves nothing about a full disk.
+A failing statement (H-2) is a trigger that stops one kind of statement on one table. It shows that the
+earlier statements of the transaction are undone. It proves nothing about a full disk.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ STATEMENTS = ("insert", "update", "delete")
 
 
 def failpoints_of(contract: type[Contract], call: str) -> tuple[str, ...]:
-    """Every crash point that an accepted call comes to, in its order. A replay comes to the last two
-    only, a refused call to none, and a call that only looks has none."""
+    """Every failpoint that an accepted call reaches, in order. A replay reaches only the last two, and a
+    refused call none. A call that only reads has none."""
     return (*contract.FAILPOINTS.get(call, ()), *FAILPOINTS) if call in contract.writing() else ()
 
 
 @contextlib.contextmanager
 def crash_at(store: Store, point: str) -> Iterator[list[str]]:
-    """Raise InjectedFault whenever a call on this store comes to `point`, for the time of the block.
+    """Raise InjectedFault whenever a call on this store reaches `point`, within the block.
 
-    Gives the list of the points that were reached; a run that never came to `point` should fail.
+    Yields the list of failpoints that were reached. A run that never reached `point` should fail.
     """
     reached: list[str] = []
 
@@ -48,9 +48,9 @@ def crash_at(store: Store, point: str) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def failing(store: Store, statement: str, table: str) -> Iterator[None]:
-    """Make each insert, update or delete on `table` over this connection fail.
+    """Make every insert, update or delete on `table` over this connection fail.
 
-    The trigger is a temporary one: it belongs to the connection and leaves the file as it is.
+    The trigger is temporary: it belongs to the connection and doesn't change the file.
     """
     if statement not in STATEMENTS:
         raise ValueError(f"statement must be one of {', '.join(STATEMENTS)}, not {statement!r}")
@@ -66,7 +66,7 @@ def failing(store: Store, statement: str, table: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def fault(store: Store, name: str) -> Iterator[None]:
-    """The fault by its name in a case: a crash point, or `insert:outbox` for a failing statement."""
+    """The fault with this name in a case: a failpoint, or `insert:outbox` for a failing statement."""
     statement, colon, table = name.partition(":")
     with failing(store, statement, table) if colon else crash_at(store, name):
         yield

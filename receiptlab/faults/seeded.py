@@ -1,6 +1,7 @@
-"""Numbers that look drawn and are counted: the same seed gives the same ones, on every machine.
+"""Deterministic pseudo-random numbers: the same seed gives the same numbers on every machine.
 
-Nothing in the package asks a clock or a generator of the system. What is to be varied is taken from here.
+Nothing else in the package uses a clock or a random generator. Everything that varies takes its values
+from here.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ Each = TypeVar("Each")
 
 
 class Draw:
-    """What can be drawn. A subclass says where the numbers come from: `below`."""
+    """A source of random choices. A subclass provides the numbers: `below`."""
 
     def below(self, limit: int) -> int:
         """An integer from 0 to limit - 1."""
         raise NotImplementedError
 
     def among(self, choices: Sequence[Each]) -> Each:
-        """One of these. What stands first is the simplest: a search for a shorter example prefers it."""
+        """One of these options. Put the simplest one first: a search for a shorter example prefers it."""
         return choices[self.below(len(choices))]
 
     def chance(self, times: int) -> bool:
-        """True once in so many times."""
+        """True once in this many times."""
         return self.below(times) == times - 1
 
 
 class Hashed(Draw):
-    """Draws from the SHA-256 of a seed and a counter."""
+    """Numbers from the SHA-256 of a seed and a counter."""
 
     def __init__(self, *seed: object) -> None:
         self.seed = " ".join(map(str, seed))
@@ -37,7 +38,7 @@ class Hashed(Draw):
         self.left = 0
 
     def below(self, limit: int) -> int:
-        """An integer from 0 to limit - 1. It is a little uneven, as any remainder is; nobody minds here."""
+        """An integer from 0 to limit - 1. Slightly uneven, as any remainder is, which doesn't matter here."""
         if self.left < 2**32:
             told = f"{self.seed} {self.drawn}".encode()
             self.left, self.drawn = int.from_bytes(hashlib.sha256(told).digest(), "big"), self.drawn + 1

@@ -1,6 +1,6 @@
-"""Changes behind a contract's back. They live here, with the experiments, and in no contract.
+"""Changes to a contract's tables that bypass its calls.
 
-Each shows what a contract is worth when somebody reaches around it. That is all it proves.
+Each shows what happens when somebody bypasses the contract. It proves nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EFFECT = """INSERT INTO effect (identity, revision, processor, processor_revisi
 
 
 def unsafe_delete(contract: Retention, namespace: str, epoch: int, operation: str, now: int) -> None:
-    """Delete one receipt to save space, and leave no tombstone and no boundary."""
+    """Delete one receipt to save space, without leaving a tombstone or moving the watermark."""
     named = {"namespace": namespace, "epoch": epoch, "operation": operation, "now": now}
     check(contract.ARGUMENTS, named)
     with contract.store.write() as db:
@@ -34,7 +34,7 @@ def unsafe_delete(contract: Retention, namespace: str, epoch: int, operation: st
 
 
 def unsafe_finish(contract: Work, work: int, reference: str, now: int) -> None:
-    """Finish an item by its id, as a queue does that has no fences: whoever comes last has the last word."""
+    """Finish an item by its id, like a queue without fences: the last writer wins."""
     named = {"work": work, "reference": reference, "now": now}
     check(contract.ARGUMENTS, named)
     with contract.store.write() as db:
@@ -43,12 +43,12 @@ def unsafe_finish(contract: Work, work: int, reference: str, now: int) -> None:
 
 
 def save_as_newer(contract: Owner, scope: str, key: str) -> None:
-    """Save a command as a newer version would that knows one field more, `priority`."""
+    """Save a command as a newer version would, with an additional field `priority`."""
     _save(contract, {"scope": scope, "key": key}, {"priority": 5})
 
 
 def save_as_older(contract: Owner, scope: str, key: str) -> None:
-    """Save a command as it was saved before it carried the version of its form."""
+    """Save a command as the first version did, without the version of its form."""
     _save(contract, {"scope": scope, "key": key}, {"form": None})
 
 
@@ -62,7 +62,7 @@ def _save(contract: Owner, named: dict, changed: dict) -> None:
 
 
 def save_result_as_newer(contract: Retention, namespace: str, epoch: int, operation: str) -> None:
-    """Save a result as a newer version would that knows one field more, `cost`."""
+    """Save a result as a newer version would, with an additional field `cost`."""
     named = {"namespace": namespace, "epoch": epoch, "operation": operation}
     check(contract.ARGUMENTS, named)
     with contract.store.write() as db:
@@ -70,14 +70,14 @@ def save_result_as_newer(contract: Retention, namespace: str, epoch: int, operat
 
 
 def use_up_fence(contract: Owner, scope: str, work: str) -> None:
-    """Bring the fence of a piece of work to the number before its end."""
+    """Set the fence of a piece of work to the second largest number."""
     check(contract.ARGUMENTS, {"scope": scope, "work": work})
     with contract.store.write() as db:
         db.execute(_FENCE, (MAX_INTEGER - 1, scope, work))
 
 
 def _used_up(table: str) -> Callable[[Contract], None]:
-    """Give the newest row of the table the id before the last one."""
+    """Give the newest row of the table the second largest id."""
 
     def use_up(contract: Contract) -> None:
         with contract.store.write() as db:
@@ -103,4 +103,4 @@ TAMPERING: dict[str, dict[str, Callable]] = {
     },
     "work": {"unsafe_finish": unsafe_finish},
 }
-"""By contract, what a case may do behind its back. The first argument is the contract itself."""
+"""For each contract, the changes that a case can make behind its back. The first argument is the contract."""

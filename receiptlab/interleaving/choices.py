@@ -1,4 +1,4 @@
-"""Who goes on next: every choice in its turn, or the choices of an order that is given."""
+"""Which caller runs next: every choice in turn, or the choices of a given interleaving."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from receiptlab.interleaving.stepper import Player
 
 
 class Path:
-    """The choices of one order, and which of them are still to be made otherwise."""
+    """The choices of one interleaving, and the alternatives that are still untried."""
 
     def __init__(self) -> None:
         self.points: list[tuple[tuple[str, ...], int]] = []
-        """For each step who could go on with which statement, and the number of the one who did."""
+        """For each step, the callers that could continue with their statements, and the index of the one
+        that did."""
 
     def __call__(self, step: int, able: list[Player]) -> Player:
         here = tuple(player.letter + player.pending for player in able)
@@ -26,7 +27,7 @@ class Path:
         return able[chosen]
 
     def turn(self) -> bool:
-        """Choose otherwise at the last point where that is possible. False when there is none left."""
+        """Take the next alternative at the last step that has one. False when there is none left."""
         while self.points:
             able, chosen = self.points.pop()
             if chosen + 1 < len(able):
@@ -36,14 +37,14 @@ class Path:
 
 
 class Given:
-    """The choices as an order in letters has them."""
+    """The choices of an interleaving that is given as letters."""
 
     def __init__(self, interleaving: str, players: Sequence[Player]) -> None:
         known = "".join(player.letter for player in players)
         for letter in interleaving:
             if letter not in known:
                 raise WrongInterleaving(
-                    f"unknown letter {letter!r} in the order; the callers are {', '.join(known)}"
+                    f"unknown letter {letter!r} in the interleaving; the callers are {', '.join(known)}"
                 )
         self.interleaving = interleaving
 
@@ -51,11 +52,11 @@ class Given:
         can = " or ".join(player.letter for player in able)
         if step == len(self.interleaving):
             raise WrongInterleaving(
-                f"{self.interleaving or 'the interleaving'} is too short: {can} still has to go on"
+                f"{self.interleaving or 'the interleaving'} is too short: {can} still has to continue"
             )
         for player in able:
             if player.letter == self.interleaving[step]:
                 return player
         raise WrongInterleaving(
-            f"{self.interleaving} does not fit: at step {step + 1} it is {can} who can go on"
+            f"{self.interleaving} does not fit: at step {step + 1} only {can} can continue"
         )

@@ -1,16 +1,17 @@
-"""Every interleaving in which two or three connections can run their statements on one file (H-6).
+"""Explores every interleaving of the statements of two or three connections on one file (H-6).
 
-Each caller makes one call, over a real connection. A step is one SQL statement of one caller. The interleavings
-are explored depth first: each is run from its beginning, on the file as it was, until none is left.
+Each caller makes one call over a real connection. A step is one SQL statement of one caller. The
+interleavings are explored depth first: each is run from its beginning, on the original rows, until none is
+left.
 
-An order is written as letters: A is the first caller, B the second. `ABBA` says who was next, step by step.
-A caller that finds the file locked waits (that is a step too) until another one has ended its transaction,
-and then tries again. In between it could only ask in vain, so such interleavings are not told apart;
-`every_retry=True` tells them apart, and a test compares the two.
+An interleaving is written as letters: A is the first caller, B the second. `ABBA` says which caller ran at
+each step. A caller that finds the file locked waits (which is a step, too) until another one has ended its
+transaction, and then tries again. Retries in between would fail, so interleavings that only differ in them
+are not distinguished. `every_retry=True` distinguishes them, and a test compares the two.
 
-It proves what it says of these callers and of the file that they begin with, at the level of statements:
-SQLite runs one statement of one connection as a whole as far as the others can see. It proves nothing
-about other calls, about several processes that die, or about time.
+This proves the result for these callers and the file that they begin with, at the level of statements: to
+other connections, SQLite runs each statement as a whole. It proves nothing about other calls, dying
+processes, or time.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from receiptlab.interleaving.stepper import FAILED, WAITS, Caller, Player, Start
 
 LETTERS = "ABCD"
 LIMIT = 50_000
-"""How many interleavings are explored, unless told otherwise."""
+"""Default limit on the number of interleavings."""
 MAX_STEPS = 500
-"""The longest order."""
+"""Maximum number of steps of an interleaving."""
 
 Judge = Callable[[tuple[int, ...], Outcomes], str]
 
@@ -51,10 +52,10 @@ Judge = Callable[[tuple[int, ...], Outcomes], str]
 class Explorer:
     """The callers, their connections and their file. Use it with `with`.
 
-    `prepare` is given the contract on the new file and does what was done before. `guards` replaces the
-    contract's guards. `judge` is given counts and outcomes, and says safe or which harm; without one an
-    order is safe when outcomes and rows are those of the calls made one after another, whoever is first.
-    Raises ModuleNotFoundError where the package greenlet is missing.
+    `prepare` gets the contract on the new file and makes the earlier calls. `guards` replaces the
+    contract's guards. `judge` gets counts and outcomes and returns a verdict. Without a judge, an
+    interleaving is serializable when its outcomes and rows are those of the calls made one after another,
+    in some order. Raises ModuleNotFoundError without the package greenlet.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Explorer:
         self._serial: dict[tuple, set] = {}
 
     def explore(self, limit: int = LIMIT) -> Explored:
-        """Run every interleaving. Raises TooManyOrders when there are more than `limit`, and NotRepeatable."""
+        """Run every interleaving. Raises TooManyInterleavings above `limit`, and NotRepeatable."""
         told = (f"{caller.actor}: {caller.call}" for caller in self.callers)
         interleavings = tuple(self._interleavings(limit))
         return Explored(
@@ -90,13 +91,13 @@ class Explorer:
         )
 
     def rerun(self, interleaving: str) -> Run:
-        """Run this one order again. The Run has a step for each letter: the statement that ran, failed or has
-        to wait, and the counts as another connection sees them after it. Raises WrongOrder."""
+        """Run one interleaving again. The Run has a step for each letter: the statement that ran, failed
+        or must wait, and the counts that another connection sees after it. Raises WrongInterleaving."""
         watch = _Watch(self, interleaving)
         came = self._play(Given(interleaving, self.players), watch=watch)
         if len(came.interleaving) < len(interleaving):
             raise WrongInterleaving(
-                f"{interleaving} is too long: all is over after {came.interleaving or 'no step'}"
+                f"{interleaving} is too long: every call has ended after {came.interleaving or 'no step'}"
             )
         return watch.run(came)
 
@@ -112,7 +113,8 @@ class Explorer:
                 return
 
     def _play(self, choose: Callable, watch: Callable | None = None) -> Interleaving:
-        """Run one order on the file as it was: `choose` is given who can go on, and says who does."""
+        """Run one interleaving on the original rows: `choose` gets the callers that can continue and picks
+        one."""
         players = self.players
         self._begin(players)
         try:
@@ -139,7 +141,9 @@ class Explorer:
         interleaving, waits, met = [], 0, False
         while able := [player for player in players if player.outcome is None and not player.waiting]:
             if len(interleaving) == MAX_STEPS:
-                raise TooManyInterleavings(f"an order has more than {MAX_STEPS} steps; take shorter calls")
+                raise TooManyInterleavings(
+                    f"an interleaving has more than {MAX_STEPS} steps; take shorter calls"
+                )
             player = choose(len(interleaving), able)
             others = [other for other in players if other is not player]
             met = met or any(other.db.in_transaction for other in others)
@@ -160,16 +164,16 @@ class Explorer:
         if any(word == "waiting" for word, _ in outcomes):
             return DEADLOCK
         if self.judge is None:
-            said = self._against_turns(outcomes, rows, answers)
+            said = self._against_serial_orders(outcomes, rows, answers)
         else:
             said = self.judge(counts, outcomes)
         failed = [reason for word, reason in outcomes if word == "failed"]
         if said == SERIALIZABLE and not all(reason.startswith("SQLITE_BUSY") for reason in failed):
-            return WRONG  # a call that met a constraint, say, where it should have been refused or answered
+            return WRONG  # for example, a call met a constraint where it should have been refused or answered
         return BUSY if said == SERIALIZABLE and failed else said
 
-    def _against_turns(self, outcomes: Outcomes, rows: tuple, answers: tuple) -> str:
-        """Compare with whole calls, one after another, of those that did not fail."""
+    def _against_serial_orders(self, outcomes: Outcomes, rows: tuple, answers: tuple) -> str:
+        """Compare with the serial orders of the calls that did not fail."""
         who = tuple(number for number, (word, _) in enumerate(outcomes) if word != "failed")
         if who not in self._serial:
             self._serial[who] = {self._one_by_one(turns) for turns in itertools.permutations(who)}
@@ -201,16 +205,16 @@ class Explorer:
 
 
 class _Watch:
-    """Records the steps of one order."""
+    """Records the steps of one interleaving."""
 
     def __init__(self, explorer: Explorer, interleaving: str) -> None:
         self.observer = explorer.start.observer
         self.rows = Rows()
         self.rows.changes({"": self.observer.store.db})
         contract = explorer.contract
-        title = f"{explorer.name} in the order {interleaving}"
+        title = f"{explorer.name} in the interleaving {interleaving}"
         self.record = Recorder(
-            title, name=f"order-{interleaving}", contract=contract.NAME, count_names=contract.COUNTS
+            title, name=f"interleaving-{interleaving}", contract=contract.NAME, count_names=contract.COUNTS
         )
 
     def __call__(self, player: Player, sql: str) -> None:
@@ -233,7 +237,7 @@ class _Watch:
         )
 
     def run(self, came: Interleaving) -> Run:
-        """The steps; the last one has what the order came to, unless that is safe."""
+        """The run. Its last step has the verdict as its anomaly, unless the interleaving is serializable."""
         steps, harmed = self.record.steps, came.verdict != SERIALIZABLE
         if harmed and steps:
             steps[-1] = replace(steps[-1], anomaly=came.verdict)
@@ -250,12 +254,12 @@ def _ended(player: Player) -> tuple[str, str]:
     outcome = player.outcome
     if outcome is None:
         return ("waiting", "")
-    found = getattr(outcome.answer, "found", "")  # a delivery is answered with what it was found to be
+    found = getattr(outcome.answer, "found", "")  # a delivery's answer says how it was classified
     return (outcome.word, outcome.reason or str(found))
 
 
 def _answer(player: Player) -> str:
-    """What the call was answered, to be compared."""
+    """The call's answer, for comparison."""
     return "" if player.outcome is None else json.dumps(player.outcome.facts(), sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""What came of the interleavings that were explored, as plain data. `explorer` makes it."""
+"""The results of an exploration, as plain data. `explorer` makes them."""
 
 from __future__ import annotations
 
@@ -8,35 +8,37 @@ from receiptlab.errors import LabError
 
 SERIALIZABLE, BUSY, DUPLICATED, WRONG, DEADLOCK = "serializable", "busy", "duplicated", "wrong", "deadlock"
 VERDICTS = (SERIALIZABLE, BUSY, DUPLICATED, WRONG, DEADLOCK)
-"""What an order comes to.
+"""The verdicts on an interleaving.
 
-safe       it ended as it should
-busy       a caller ended in a lock error; nothing else went wrong
+serializable  it ended as some serial order would, or as the judge allows
+busy          a caller ended with a lock error, and nothing else went wrong
 duplicated    an effect happened twice
-wrong      it ended in another way than it may
-deadlock   every caller that was not at its end waited
+wrong         it ended in any other way
+deadlock      every unfinished caller was waiting
 """
 
 Outcomes = tuple[tuple[str, str], ...]
 
 
 class WrongInterleaving(LabError):
-    """An order cannot be run: it has an unknown letter, or names somebody who cannot go on there."""
+    """An interleaving can't be run: it has an unknown letter, or a caller that can't continue at that
+    step."""
 
 
 class TooManyInterleavings(LabError):
-    """There are more interleavings than the limit. Nothing is said of those that were run."""
+    """There are more interleavings than the limit. There is no result for those that were run."""
 
 
 class NotRepeatable(LabError):
-    """The same choices came to another place. A caller depends on something other than the file."""
+    """The same choices led to other statements. A caller depends on something other than the file."""
 
 
 @dataclass(frozen=True)
 class Interleaving:
-    """One order that was run: who was next at each step, how each call ended (word and reason, in the order
-    of the letters; waiting where it never ended), and what is in the file. `waits` counts the steps at which
-    somebody found the file locked; `met` says whether one came while another was inside a transaction."""
+    """One interleaving: which caller ran at each step, how each call ended (word and reason, in the order
+    of the letters; waiting when it never ended), and the counts. `waits` counts the steps at which a
+    caller found the file locked. `met` is true when a caller ran while another one was inside a
+    transaction."""
 
     interleaving: str
     outcomes: Outcomes
@@ -58,13 +60,13 @@ class Explored:
 
     @property
     def classes(self) -> dict[str, int]:
-        """How many interleavings came to each verdict; all verdicts are named."""
+        """The number of interleavings with each verdict, including those with none."""
         verdicts = [interleaving.verdict for interleaving in self.interleavings]
         return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
     @property
     def witnesses(self) -> dict[str, Interleaving]:
-        """The first order of each verdict that occurs."""
+        """The first interleaving with each verdict that occurs."""
         first: dict[str, Interleaving] = {}
         for interleaving in self.interleavings:
             first.setdefault(interleaving.verdict, interleaving)
@@ -72,16 +74,16 @@ class Explored:
 
     @property
     def vacuous(self) -> bool:
-        """True when in no order one came while another was inside a transaction: nothing was tried."""
+        """True when no caller ever ran while another one was inside a transaction: nothing was tested."""
         return not any(interleaving.met for interleaving in self.interleavings)
 
     @property
     def clean(self) -> bool:
-        """True when every interleaving is safe and the callers truly met."""
+        """True when every interleaving is serializable and the callers met."""
         return not self.vacuous and set(self.witnesses) == {SERIALIZABLE}
 
     def endings(self) -> list[tuple[str, Outcomes, tuple[int, ...], int, str]]:
-        """(verdict, outcomes, counts, how many interleavings, the first of them), a row each ending."""
+        """One row per ending: (verdict, outcomes, counts, number of interleavings, the first of them)."""
         found: dict[tuple, list[str]] = {}
         for each in self.interleavings:
             found.setdefault((each.verdict, each.outcomes, each.counts), []).append(each.interleaving)

@@ -1,7 +1,8 @@
-"""The last calls of a case, made at once, in every interleaving of their statements.
+"""The last calls of a case, made at once, in every interleaving of their statements, for `play
+--interleavings`.
 
-What `play --interleavings` does. The calls before them are played as they stand; the last ones begin together on
-the file as it is then, each over a connection of its own. See `interleaving.explorer`.
+The earlier calls are played first. The last ones then begin together, each over its own connection. See
+`interleaving.explorer`.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from receiptlab.interleaving.findings import SERIALIZABLE, Explored
 from receiptlab.interleaving.stepper import Caller
 
 _NOT_ONE = {
-    "next": "is two transactions, acquire and reserve; write the two, and let reserve come at once",
-    "stage": "stages what its actor classified before, over a connection that is gone; write deliver",
-    "scrub": "packs the whole file; it cannot be made at once",
+    "next": "is two transactions, acquire and reserve; write the two, and make reserve one of the last calls",
+    "stage": "stages what its actor classified before, over a connection that was closed; write deliver",
+    "scrub": "packs the whole file; it cannot run beside others",
 }
-"""Calls whose interleavings could not be judged."""
+"""Calls whose interleavings can't be judged."""
 
 
 def begin(case: Case, last: int) -> tuple[Run, Explorer]:
-    """Play all but the last calls. Gives their run, and an explorer of the last ones; close it with `with`.
+    """Play all but the last calls. Returns their run, and an explorer of the last ones, to be used with
+    `with`.
 
-    What a case expects of its last calls is of one order, and is not looked at. Raises CaseError when these
-    calls cannot be made at once, and ModuleNotFoundError.
+    What the case expects of its last calls applies to one interleaving and is ignored. Raises CaseError
+    when these calls can't be made at once, and ModuleNotFoundError.
     """
     calls = _last(case, last)
     run, content = played(replace(case, calls=case.calls[:-last]))
@@ -76,20 +78,21 @@ def _as_left(content: sqlite3.Connection, contract: Contract) -> None:
 
 
 def endings(found: Explored) -> Iterator[tuple[object, ...]]:
-    """A row each ending: verdict, how each call ended, counts, how many interleavings, and the first of them."""
+    """One row per ending: verdict, how each call ended, counts, number of interleavings, and the first of
+    them."""
     for verdict, outcomes, counts, interleavings, first in found.endings():
         words = [f"{word} ({why})" if why else word for word, why in outcomes]
         yield (verdict, *words, " ".join(map(str, counts)), interleavings, first)
 
 
 def findings(found: Explored, file: str, last: int) -> list[str]:
-    """What is not as it should be, a line each, with the command that runs it again."""
-    again = f"python -m receiptlab play {file} --interleavings {last} --interleaving"
+    """What went wrong, one line each, with the command that runs it again."""
+    again = f"receiptlab play {file} --interleavings {last} --interleaving"
     told = [
         f"{verdict}: run it again with  {again} {interleaving.interleaving}"
         for verdict, interleaving in found.witnesses.items()
         if verdict != SERIALIZABLE
     ]
     if found.vacuous:
-        told.append("vacuous: in no order one of the calls came while another was inside a transaction")
+        told.append("vacuous: no call ever ran while another one was inside a transaction")
     return told

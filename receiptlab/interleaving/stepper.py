@@ -1,11 +1,12 @@
-"""Callers that go on one statement at a time, each over a connection of its own to one real file.
+"""Callers that run one statement at a time, each over its own connection to one real file. `explorer` uses
+them.
 
-What `explorer` drives. A caller runs in a greenlet: a function that can be left in the middle and gone
-on with later, all on one thread. In the place of `store.db` stands a gate, at which the caller waits before
-each statement until it is chosen. The statement itself runs on a real connection, under real locks.
+A caller runs in a greenlet: a function that can be suspended and resumed, all on one thread. `store.db` is
+replaced by a gate, at which the caller waits before each statement until it is chosen. The statement itself
+runs on a real connection, under real locks.
 
-The connections wait for no lock (timeout 0) and do not sync, because this is about the order of statements
-and not about what survives a power cut.
+The connections don't wait for locks (timeout 0) and don't sync, because this is about the order of
+statements, not about power cuts.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from receiptlab.outcomes import Outcome, attempt
 from receiptlab.store import Store
 
 RAN, FAILED, WAITS = "ran", "failed", "waits"
-"""What a step can come to. The caller that waits tries the same statement again later."""
+"""The results of a step. A caller that waits tries the same statement again later."""
 
 _TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+(\w+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Caller:
-    """One who makes one call: `make` is given the contract over the caller's own connection."""
+    """A caller of one call: `make` gets the contract over the caller's own connection."""
 
     actor: str
     call: str
@@ -44,7 +45,7 @@ def calling(actor: str, call: str, /, **args: object) -> Caller:
 
 
 def short(sql: str) -> str:
-    """A statement in a word or two: what it does, and on which table."""
+    """A statement in a word or two: its verb and its table."""
     words = sql.split()
     table = _TABLE.search(sql)
     if table:
@@ -60,8 +61,8 @@ def greenlets() -> tuple[type, type]:
 
 
 class Gate:
-    """Stands in the place of a store's connection. It has what a contract uses of one, and no more: a
-    statement that goes another way is an AttributeError, and never runs unseen."""
+    """Replaces a store's connection. It only has what a contract uses, so a statement that takes another
+    way is an AttributeError and never runs unnoticed."""
 
     __slots__ = ("player",)
 
@@ -76,7 +77,7 @@ class Gate:
         return self.player.execute(sql, values)
 
     def close(self) -> None:
-        """Closing ends a transaction. The connection is kept for the next order."""
+        """Closing ends a transaction. The connection is kept for the next interleaving."""
         self.player.roll_back()
 
 
@@ -88,12 +89,12 @@ class Player:
     ):
         self.letter, self.caller, self.store = letter, caller, store
         self.db = store.db
-        self.db.execute("PRAGMA wal_autocheckpoint = 0")  # the file is tidied between interleavings alone
+        self.db.execute("PRAGMA wal_autocheckpoint = 0")  # checkpoints only between interleavings
         self._new = lambda: contract(store, guards)
         self._greenlet, self._exit = greenlets()
 
     def begin(self, scheduler: object) -> None:
-        """Start the call and come to its first statement. A fresh contract: it may keep what it has seen."""
+        """Start the call and run to its first statement, with a new contract object, which may keep state."""
         self.pending, self.came, self.error = "", "", ""
         self.outcome: Outcome | None = None
         self.waiting = self.leaving = self.may_wait = False
@@ -129,15 +130,15 @@ class Player:
             else:
                 self.came, self.error, self._last = RAN, "", sql
                 return cursor
-        return self.db.execute(sql, values)  # the rollback of a call that is given up
+        return self.db.execute(sql, values)  # the rollback of an abandoned call
 
     def _would_wait(self) -> bool:
-        """SQLite waits for a lock only where it holds none: who has read in this transaction gets the error
-        at once, whatever the timeout (https://www.sqlite.org/c3ref/busy_handler.html)."""
+        """SQLite only waits for a lock while the transaction has read nothing. Afterwards it returns the
+        error at once, whatever the timeout (https://www.sqlite.org/c3ref/busy_handler.html)."""
         return not self.db.in_transaction or self._last.split()[0].upper() == "BEGIN"
 
     def leave(self) -> None:
-        """Give the call up, wherever it is, and roll back what it left open."""
+        """Abandon the call, wherever it is, and roll back."""
         self.leaving = True
         run = self.__dict__.pop("_run", None)
         if run is not None and not run.dead:
@@ -157,10 +158,10 @@ class Start:
         self.observer = sandbox.observer
         if prepare is not None:
             prepare(self.observer)
-        # Rows are put back and not pages: after a new copy of the pages each connection would have to read its
-        # schema again, which takes several times as long.
+        # Rows are put back, not pages: after a new copy of the pages, each connection would read its schema
+        # again, which takes several times as long.
         self._db = db = self.observer.store.db
-        db.execute("PRAGMA foreign_keys = OFF")  # the rows were in order before
+        db.execute("PRAGMA foreign_keys = OFF")  # the rows were consistent before
         self._version = self._schema_version()
         tables = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
         self._tables = [f'"{name}"' for (name,) in tables]

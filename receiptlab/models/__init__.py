@@ -1,11 +1,11 @@
-"""A contract beside a plain model of it (H-8): the same calls to both, and everything compared.
+"""Differential tests (H-8): the same calls on a contract and on its reference model, with everything
+compared.
 
-Each model is plain dictionaries, written from the clauses and not from the contract's code; it is the
-second opinion. After every call the outcome, the reason, the answer, the counts, the leases and all rows
-of the file must be the same.
+Each reference model consists of plain dictionaries, written from the clauses and not from the contract's
+code. After every call, the outcome, reason, answer, counts, leases and all rows of the file must be equal.
 
-It proves that contract and model agree on the sequences that were tried. It proves nothing about others,
-about two calls at the same time, or about a clause that both got wrong in the same way.
+This proves that contract and model agree on the sequences that were tried. It proves nothing about other
+sequences, about simultaneous calls, or about a clause that both misread in the same way.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ PAIRS: dict[str, tuple[type[Contract], type[Model]]] = {
     "work and erasure": (Work, ErasingModel),
     "receiver": (Receiver, ReceiverModel),
 }
-"""By what is compared, the contract and its model."""
+"""The contract and its model, by the name of the comparison."""
 
 
 def run(size: int, progress: Progress | None = None, seed: int = 1) -> list[dict]:
-    """`size` sequences of calls on each of `PAIRS`. Returns a row for each: contract, seed, sequences, calls,
-    disagreements, outcomes (how often each call told what), and witness: a short case file with what the
-    model expects, for `python -m receiptlab play FILE`; "" where they agree.
+    """Run `size` sequences of calls on each of `PAIRS`. Returns a row for each: contract, seed, sequences,
+    calls, disagreements, outcomes (how often each call ended how), and witness: a short case file with what
+    the model expects, for `receiptlab play FILE`, or "" when they agree.
 
-    The same seed gives the same calls. `progress` is told the pair, and how many of how many are done.
+    The same seed gives the same calls. `progress` is called with the name, the number done and the total.
     """
     rows = []
     for name, (contract, model) in PAIRS.items():

@@ -1,6 +1,6 @@
 """Plays witnesses on contract and model: python -m receiptlab.models FILE ...
 
-For those that a case file cannot play. Prints where they disagree; the exit status is 1 if any does.
+For those that `receiptlab play` can't play. Prints where they disagree. Exit status 1 if any does.
 """
 
 from __future__ import annotations

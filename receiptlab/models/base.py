@@ -1,4 +1,4 @@
-"""What the models share: how a model answers, and its own rules for arguments."""
+"""The base of the reference models: how a model answers, and its own rules for arguments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Rule = Callable[[object], bool]
 
 
 class Expected(NamedTuple):
-    """How a call ended, by the same words as a contract's."""
+    """How a call must end, in the same words as a contract's."""
 
     word: str
     reason: str = ""
     fields: tuple[str, ...] = ()
-    facts: dict = {}  # noqa: RUF012 - nobody changes it
+    facts: dict = {}  # noqa: RUF012 - never changed
 
 
 class No(Exception):
@@ -29,7 +29,7 @@ class No(Exception):
 
 
 class Wrong(Exception):
-    """The model takes no such argument, in the state that it is in."""
+    """The argument is invalid in the model's present state."""
 
     def __init__(self, argument: str) -> None:
         self.told = Expected("invalid", argument)
@@ -48,7 +48,7 @@ def read(**facts: object) -> Expected:
 
 
 def name(value: object) -> bool:
-    """1 to 128 characters, none of them a control character or half of a pair."""
+    """1 to 128 characters, without control characters and lone surrogates."""
     plain = type(value) is str and 1 <= len(value) <= 128
     return plain and not any(unicodedata.category(each) in ("Cc", "Cs") for each in value)
 
@@ -59,7 +59,7 @@ def whole(low: int = 0, high: int = LARGEST) -> Rule:
 
 
 def size(low: int, high: int) -> Rule:
-    """A text of so many bytes in UTF-8."""
+    """A text with a number of UTF-8 bytes in this range."""
 
     def rule(value: object) -> bool:
         if type(value) is not str or any(unicodedata.category(each) == "Cs" for each in value):
@@ -80,21 +80,21 @@ def word(*words: str) -> Rule:
 
 
 class Model:
-    """A contract as plain dictionaries. A subclass has one method for each call, with its arguments."""
+    """A contract as plain dictionaries. A subclass has one method for each call, with the same arguments."""
 
     NAME: ClassVar[str]
     RULES: ClassVar[dict[str, Rule]]
-    """By argument, what is allowed."""
+    """The rule of each argument."""
     CALLS: ClassVar[dict[str, str]]
-    """By call, the names of its arguments in their order."""
+    """The argument names of each call, in order."""
     STATE: ClassVar[dict[str, str]]
     """By name, the SELECT whose rows must be those that `state` has under this name."""
 
     RECORDED: ClassVar[tuple[str, ...]] = ()
-    """The calls of which a refusal is written down."""
+    """The calls whose refusals are recorded."""
 
     actor = ""
-    """Who calls. What an actor has in hand is nobody else's."""
+    """The present caller. What an actor holds in memory belongs to that actor."""
 
     def call(self, actor: str, call: str, args: dict) -> Expected:
         """Make the call. A call that is refused or invalid must have changed nothing."""
@@ -108,7 +108,7 @@ class Model:
 
     def interrupted(self, actor: str, call: str, args: dict, fault: str) -> tuple[Model, Expected]:
         """The model after a call whose answer is lost before or after its commit, and how that call ended.
-        A call that commits nothing comes to neither point, and ends as it would."""
+        A call that commits nothing reaches neither failpoint and ends as usual."""
         after = copy.deepcopy(self)
         told = after.call(actor, call, args)
         recorded = told.word == "refused" and call in self.RECORDED
@@ -119,18 +119,19 @@ class Model:
         return self if fault == "before_commit" else after, Expected("unknown", fault)
 
     def keep(self, after: Model) -> None:
-        """The call was rolled back: take over from `after` what is in no file and changed all the same."""
+        """The call was rolled back: take over from `after` whatever is not in the file and changed
+        nevertheless."""
 
     def wrong(self, call: str, args: dict) -> str:
-        """The first argument that breaks its rule; "" where none does."""
+        """The first argument that breaks its rule, or ""."""
         names = self.CALLS[call].split()
         return next((each for each in names if not self.RULES[each](args[each])), "")
 
     def reopen(self) -> None:
-        """Every connection ended: what was in the file is there, what was in hand is not."""
+        """Every connection ended: the file's contents remain, and what was in memory is lost."""
 
     def counted(self) -> tuple[int, ...]:
-        """What a case counts after each call."""
+        """The counts that a case has after each call."""
         raise NotImplementedError
 
     def leases(self) -> list[tuple]:
@@ -142,5 +143,5 @@ class Model:
         raise NotImplementedError
 
     def times(self) -> list[int]:
-        """Times at which something changes: the ends of leases, when something is due."""
+        """Times at which something changes, such as the ends of leases or due times."""
         return []

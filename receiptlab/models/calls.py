@@ -1,7 +1,8 @@
-"""Which call comes next, and with what: drawn, mostly so that it can succeed.
+"""Draws the next call and its arguments, mostly so that it can succeed.
 
-Few names, so that calls meet. Times are near what is in the file, and go back as well as forth. Then, at
-times, one argument is changed, or made wrong: that is how a key is used again with one field changed.
+There are few names, so that calls collide. Times are close to those in the file and go back as well as
+forward. Sometimes one argument is changed or made invalid, for example to reuse a key with one field
+changed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ WEIGHTS = {
     },
     "receiver": {"register": 2, "apply": 8, "issue": 1, "look_up": 1, "known": 1},
 }
-"""How often each call comes. One that is not named comes rarely."""
+"""The weight of each call. Unlisted calls are rare."""
 
 VALUES: dict[str, tuple] = {
     **dict.fromkeys(("scope", "actor", "key", "worker"), NAMES),
@@ -65,20 +66,20 @@ VALUES: dict[str, tuple] = {
     "identity": IDENTITIES,
     **dict.fromkeys(("keep_for", "horizon"), (0, 10, 1_000, 20_000, 2**61)),
 }
-"""By argument what it can be; the first is the usual one."""
+"""The values of each argument, the usual one first."""
 
 ROWS = (1, 2, 3, 4)
-"""What `work` can be where it is a number."""
+"""The values of `work` when it is a number."""
 
 WRONG = ("", "a\nb", "\ud800", -1, 2**63, True, 1.0, None, [], "x" * 1_200)
-"""What no argument can be, or hardly any."""
+"""Values that no argument accepts, or hardly any."""
 
 STEPS = (0, 1, 10, 0, 1, 0, 5, 100, 1_000, 10_000, -1, -1_000)
-"""How far time goes from one call to the next."""
+"""The steps of time between calls."""
 
 
 def draw_step(model: Model, draw: Draw, clock: int, call: str = "") -> Step:
-    """The next step: this call, or one that is drawn."""
+    """The next step: this call, or a drawn one."""
     actor = draw.among(ACTORS)
     call = call or _drawn(model, draw)
     if call == REOPEN:
@@ -96,7 +97,7 @@ def draw_step(model: Model, draw: Draw, clock: int, call: str = "") -> Step:
 
 
 def _fault(model: Model, draw: Draw, call: str) -> str:
-    """`next` is two transactions, and what is not weighted here may be none: these get no fault."""
+    """`next` is two transactions, and unweighted calls may have none: these get no fault."""
     if call == "next" or call not in WEIGHTS[model.NAME] or not draw.chance(12):
         return ""
     return draw.among(FAILPOINTS)
@@ -127,7 +128,7 @@ def _value(model: Model, argument: str, draw: Draw, clock: int) -> object:
 
 
 def _time(model: Model, draw: Draw, clock: int) -> int:
-    """A time near the last one, at or beside the end of something, or at a bound."""
+    """A time close to the last one, at or next to the end of something, or at a limit."""
     if draw.chance(30):
         return draw.among((0, 2**62, LARGEST - 1, LARGEST))
     ends = model.times()
@@ -137,14 +138,14 @@ def _time(model: Model, draw: Draw, clock: int) -> int:
 
 
 def _lease(model: Model, draw: Draw, args: dict, actor: str) -> dict:
-    """It ends after it began, and is on what can be claimed."""
+    """A claim on work that can be claimed, with an end after its beginning."""
     free = [row for row in model.works.values() if row["state"] in ("ready", "leased")]
     row = draw.among(free) if free else args
     return {"until": args["now"] + draw.among((20, 1, 500, 10_000)), **_same(row, ("scope", "work"))}
 
 
 def _held(model: Model, draw: Draw, args: dict, actor: str) -> dict:
-    """It is on what is leased, by the holder; a lease that is renewed ends later."""
+    """A call on leased work by its holder; a renewed lease ends later."""
     later = {"until": args["now"] + draw.among((20, 1, 500))} if "until" in args else {}
     rows = model.leased()
     if not rows:
@@ -163,7 +164,7 @@ def _found(model: Model, draw: Draw, args: dict, actor: str) -> dict:
 
 
 def _accept(model: Model, draw: Draw, args: dict, actor: str) -> dict:
-    """A result for what is leased; or a command that was accepted, again."""
+    """A result for leased work, or an accepted command again."""
     if model.commands and draw.chance(3):
         return draw.among(list(model.commands.values()))
     rows = model.leased() or list(model.works.values())
@@ -179,14 +180,14 @@ def _same(row: dict, parts: tuple[str, ...]) -> dict:
 
 
 def _stage(model: Model, draw: Draw, args: dict, actor: str) -> dict:
-    """What fits to what is in hand."""
+    """A decision that fits the actor's handle."""
     fits = {"changed": draw.among(("revision", "collision")), "first-seen": "first"}
     found = model.in_hand.get(actor, {}).get("found", "first-seen")
     return {"decision": fits.get(found, "seen")} | _kept(model, draw, args, actor)
 
 
 def _kept(model: Model, draw: Draw, args: dict, actor: str) -> dict:
-    """A key made from content is the content; a tombstone lasts longer than its receipt."""
+    """A key made from content is that content; a tombstone lasts longer than its receipt."""
     later = {"tombstone_until": args["retain_until"] + draw.among((0, 1, 500, 20_000))}
     return later | (_named(model, draw, args, actor) if "key" in args else {})
 
@@ -200,13 +201,13 @@ def _erase(model: Model, draw: Draw, args: dict, actor: str) -> dict:
 
 
 def _taken(model: Model, draw: Draw, args: dict, actor: str) -> dict:
-    """Where there is something to do."""
+    """A queue with something to do."""
     open_rows = [row for row in model.works.values() if row["due"] is not None]
     return _same(draw.among(open_rows), ("namespace", "processor")) if open_rows else {}
 
 
 def _reserved(model: Model, draw: Draw, args: dict, actor: str) -> dict:
-    """Under a lease that was given."""
+    """A call under a lease that was granted."""
     held = [on for on, (_, holder, _) in model.leased.items() if holder and on[0]]
     if not held:
         return {}
@@ -220,7 +221,7 @@ def _explicit(model: Model, draw: Draw, args: dict, actor: str) -> dict:
 
 
 def _claim(model: Model, draw: Draw, args: dict, actor: str) -> dict:
-    """A row by its fence, as a rule one that is claimed."""
+    """A row by its fence, usually a claimed one."""
     claimed = [row for row in model.works.values() if row["state"] == "claimed"]
     rows = list(model.works.values()) if draw.chance(5) else claimed
     return _same(draw.among(rows) if rows else args, ("work", "fence"))
@@ -236,7 +237,7 @@ def _token(model: Model, draw: Draw, args: dict, actor: str) -> dict:
 
 
 def _writer(model: Model, draw: Draw, args: dict, actor: str) -> dict:
-    """A writer of this owner, the last one as a rule; or an effect that was taken, again."""
+    """A writer of this owner, usually the last one; or an accepted effect again."""
     writers = model.writers.get(args["owner"])
     if not writers:
         return {}
@@ -270,4 +271,4 @@ AIMS = {
     ("receiver", "apply"): _writer,
     ("receiver", "issue"): _writer,
 }
-"""By contract and call: what makes it likely to succeed, from what the model has."""
+"""For each contract and call: arguments from the model's state that make it likely to succeed."""

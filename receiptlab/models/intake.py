@@ -26,17 +26,17 @@ FITS = {
     "redelivered": ("seen",),
     "collision-redelivered": ("seen",),
 }
-"""By what was found, what can be decided about it."""
+"""The decisions that each class of delivery allows."""
 
 
 def identity_of(*parts: str) -> str:
-    """I-1: SHA-256 of the parts, each behind its length, under a name of their own."""
+    """I-1: SHA-256 of a prefix and the parts, each after its length."""
     told = [part.encode() for part in ("receiptlab intake identity 1", *parts)]
     return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in told)).hexdigest()
 
 
 class IntakeModel(Model):
-    """Receipts by identity, each with its revisions; and what each actor has classified last."""
+    """Receipts by identity, each with its revisions, and each actor's last classification."""
 
     NAME = "intake"
     RULES: ClassVar = {
@@ -81,16 +81,16 @@ class IntakeModel(Model):
         self.in_hand.clear()
 
     def keep(self, after) -> None:
-        """A handle is used up by the attempt."""
+        """The attempt uses up the handle."""
         self.in_hand = after.in_hand
 
     def owe(self, topic: str, subject: str, now: int) -> None:
-        """The id is one that no row had before."""
+        """The id was never used before."""
         self.pending += 1
         self.outbox.append((self.pending, topic, subject, now))
 
     def find(self, named: dict, digest: str) -> dict:
-        """Exactly one of five findings (I-3)."""
+        """Exactly one of five classes (I-3)."""
         if named["key_kind"] == "content" and named["key"] != digest:
             raise Wrong("key")
         identity = identity_of(*named.values())
@@ -134,7 +134,7 @@ class IntakeModel(Model):
         return accepted(found=found["found"], revision=number)
 
     def write(self, found, decision, reference, retain_until, tombstone_until, now) -> int:
-        """Stage what was found. Returns the number of its revision."""
+        """Stage the classified delivery. Returns the number of its revision."""
         item, later = found["item"], decision in ("first", "revision")
         if later and tombstone_until < retain_until:
             raise Wrong("tombstone_until")
@@ -164,7 +164,7 @@ class IntakeModel(Model):
         return row["revisions"]
 
     def _still(self, found, row) -> None:
-        """Is what was found still so? If not, nothing is staged (I-6, I-7)."""
+        """Whether the classification is still true. If not, nothing is staged (I-6, I-7)."""
         if found["found"] == "changed" and found["used"]:
             raise No("handle-used")
         if row is not None and row["state"] == "erased":
@@ -177,7 +177,7 @@ class IntakeModel(Model):
             raise No("head-moved")
 
     def _number(self, item) -> int:
-        """The revision that has this content; 0 where none has."""
+        """The revision with this content, or 0."""
         of_identity = self.revisions.get(item["identity"], ())
         return next((each["number"] for each in of_identity if each["digest"] == item["digest"]), 0)
 
@@ -188,7 +188,7 @@ class IntakeModel(Model):
         return None if row is None else (row["head"], row["revisions"], self._head(row))
 
     def sweep(self, limit, now) -> Expected:
-        """What is compacted here is not removed here: at most one step a sweep."""
+        """A sweep moves a receipt by at most one step: what it compacts, it doesn't remove."""
         rows = [self.receipts[identity] for identity in sorted(self.receipts)]
         rows.sort(key=lambda row: (row["tombstone_until"] or 0, row["identity"]))
         over = [row for row in rows if row["state"] == "compacted" and row["tombstone_until"] <= now][:limit]
@@ -236,7 +236,7 @@ class IntakeModel(Model):
         return [row["identity"] for row in rows if named.items() <= row.items()]
 
     def _erase(self, identities: list[str], now: int) -> Expected:
-        """Only the identity and the time are left, also in the outbox, which announces the erasure."""
+        """Only the identity and the time remain, in the outbox too, which announces the erasure."""
         erased = 0
         for identity in sorted(identities):
             old = self.receipts.get(identity, {})

@@ -18,7 +18,7 @@ from receiptlab.models.base import (
 )
 
 COMMAND = "scope work actor key revision epoch policy fence result_digest"
-"""What a key stands for. `now` is not part of it: a retry comes later."""
+"""The fields of a command. `now` is not one of them: a retry comes later."""
 
 
 class OwnerModel(Model):
@@ -65,7 +65,7 @@ class OwnerModel(Model):
         return accepted()
 
     def wrong(self, call, args) -> str:
-        """A lease ends after it began; that is looked at before its other arguments."""
+        """A lease ends after it began. This is checked before the other arguments."""
         now, until = args.get("now"), args.get("until")
         if call in ("claim", "renew") and type(now) is int and now == LARGEST:
             return "now"

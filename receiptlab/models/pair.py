@@ -1,4 +1,4 @@
-"""A contract on a real file and its model, side by side: the same calls, and everything compared."""
+"""A contract on a real file and its reference model: the same calls on both, with everything compared."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from receiptlab.models.base import Expected, Model
 from receiptlab.outcomes import attempt
 
 REOPEN = "reopen"
-"""The call on the file: every connection ends."""
+"""The call on the file that ends every connection."""
 
 Step = tuple[str, str, dict, str]
-"""Who calls, the call, its arguments, and a fault: before_commit, after_commit, or none."""
+"""The caller, the call, its arguments, and a fault: before_commit, after_commit or none."""
 
 
 class Disagreement(LabError):
-    """Contract and model did not tell the same. `steps` are the calls up to there, `wrong` what differed,
-    `case` the calls as a case file, with what the model expects."""
+    """Contract and model disagree. `steps` are the calls so far, `wrong` the differences, and `case` the
+    calls as a case file with what the model expects."""
 
     def __init__(self, steps: list[Step], wrong: list[str], case: str) -> None:
         self.steps, self.wrong, self.case = steps, wrong, case
         what = "; ".join(wrong)
-        play = "as a case for `python -m receiptlab play FILE`:"
+        play = "as a case for `receiptlab play FILE`:"
         super().__init__(f"after {len(steps)} calls: {what}\n{play}\n{case}")
 
 
 class Pair:
-    """Both of them, from nothing. Use it with `with`. Each actor has a connection of its own.
+    """A new contract and a new model. Use it with `with`. Each actor has its own connection.
 
-    `guards` and `made` replace the contract's guards and the contract itself, for showing that a broken
-    one is found; `model` replaces the model.
+    `guards` replaces the contract's guards, to show that a missing one is found.
     """
 
     def __init__(
@@ -58,8 +57,8 @@ class Pair:
         self.sandbox.close()
 
     def step(self, actor: str, call: str, args: dict, fault: str = "") -> Expected:
-        """Make the call on both and compare: the answer, the counts, the leases, and every row. Returns what
-        the model told. Raises Disagreement."""
+        """Make the call on both and compare the answer, the counts, the leases and every row. Returns the
+        model's answer. Raises Disagreement."""
         self.steps.append((actor, call, args, fault))
         if call == REOPEN:
             self.sandbox.reopen()
@@ -96,13 +95,13 @@ class Pair:
         return Expected(outcome.word, outcome.reason, tuple(outcome.fields), outcome.facts())
 
     def _expected(self, told: Expected) -> dict:
-        """What a case file says of it. An answer that is nested deeper than a case may be is left out."""
+        """What a case file expects. An answer that is nested too deeply for a case is left out."""
         answer = {name: fact for name, fact in told.facts.items() if name != "writers"}
         expect = {"outcome": told.word, "reason": told.reason, "counts": list(self.model.counted())}
         return expect | {"fields": list(told.fields), "answer": answer}
 
     def _differs(self) -> list[str]:
-        """Where the file is not as the model has it."""
+        """The differences between the file and the model."""
         kept, there = self.model.state(), self.sandbox.observer
         pairs = [("counts", self.model.counted(), there.counted())]
         pairs.append(("leases", _sorted(self.model.leases()), _sorted(there.leases())))
@@ -121,5 +120,5 @@ def _differing(wanted: Expected, was: Expected) -> list[str]:
 
 
 def _plain(told: object) -> str:
-    """As JSON has it: true is not 1."""
+    """As JSON, in which true is not 1."""
     return json.dumps(told, sort_keys=True, default=repr)

@@ -22,7 +22,7 @@ from receiptlab.models.base import (
 
 
 class ReceiverModel(Model):
-    """For each owner its writers in their order; effects by (owner, key); refusals; restore receipts."""
+    """Each owner's writers in order; effects by (owner, key); refusals; restore receipts."""
 
     NAME = "receiver"
     RULES: ClassVar = {
@@ -68,7 +68,7 @@ class ReceiverModel(Model):
         return accepted(owner=owner, generation=len(writers) + 1, instance=instance)
 
     def apply(self, owner, generation, instance, key, now, **effect) -> Expected:
-        """A refusal is recorded with its reason, and counted when it comes again."""
+        """A refusal is recorded with its reason, and counted when it is repeated."""
         try:
             return self._apply(owner, generation, instance, key, effect, now)
         except No as no:
@@ -120,7 +120,7 @@ class ReceiverModel(Model):
         return max((effect[part] for effect in of_owner if effect["subject"] == subject), default=0)
 
     def _story(self, owner) -> dict:
-        """Who wrote, what of each was accepted and refused, and the refusals of whoever was no writer."""
+        """The writers, what was accepted and refused from each, and the refusals of unknown writers."""
         told, strangers = [], []
         for number, writer in enumerate(self.writers[owner], 1):
             taken = [

@@ -9,7 +9,7 @@ from receiptlab.models.base import Expected, Model, No, accepted, name, read, re
 
 
 class RetentionModel(Model):
-    """Effects in their order, receipts and tombstones by (namespace, epoch, operation), boundaries."""
+    """Effects in order, receipts and tombstones by (namespace, epoch, operation), and watermarks."""
 
     NAME = "retention"
     RULES: ClassVar = {

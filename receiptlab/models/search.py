@@ -1,4 +1,4 @@
-"""Many sequences of calls on each contract and its model, and a short one on which they disagree."""
+"""Searches for a short sequence of calls on which a contract and its model disagree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from receiptlab.models.calls import draw_step
 from receiptlab.models.pair import Disagreement, Pair, Step
 
 LENGTH = 40
-"""How many calls a sequence has."""
+"""Calls per sequence."""
 
 Progress = Callable[..., None]
 
@@ -23,9 +23,9 @@ def explore(
     progress: Progress | None = None,
     stop: bool = False,
 ) -> dict:
-    """`size` sequences on the pairs that `make` makes, given a title. Returns a row: seed, sequences, calls,
-    disagreements, outcomes (how often each call told what), witness (a short case file; "" where there is
-    none). The same seed gives the same calls. With `stop` it ends at the first disagreement."""
+    """Run `size` sequences on pairs from `make(title)`. Returns a row: seed, sequences, calls,
+    disagreements, outcomes (how often each call ended how) and witness (a short case file, or ""). The
+    same seed gives the same calls. With `stop`, it ends at the first disagreement."""
     row = {"seed": seed, "sequences": 0, "calls": 0, "disagreements": 0, "outcomes": Counter(), "witness": ""}
     for number in range(size):
         title = f"contract and model disagree: seed {seed}, sequence {number}"
@@ -46,7 +46,7 @@ def explore(
 
 
 def sequence(pair: Pair, draw: Draw, length: int) -> list[str]:
-    """One sequence. Returns what each call told. Raises Disagreement."""
+    """Run one sequence. Returns how each call ended. Raises Disagreement."""
     clock, told = 0, []
     for _ in range(length):
         step = draw_step(pair.model, draw, clock)
@@ -57,13 +57,13 @@ def sequence(pair: Pair, draw: Draw, length: int) -> list[str]:
 
 
 def later(clock: int, step: Step) -> int:
-    """What time it is after a step. A call from far ahead does not take the others along."""
+    """The time after a step. A call from the far future doesn't move the clock."""
     now = step[2].get("now")
     return now if type(now) is int and 0 <= now < clock + 50_000 else clock
 
 
 def shrunk(make: Callable[[], Pair], found: Disagreement) -> Disagreement:
-    """A shorter sequence on which they disagree still: steps are left out as long as that can be done."""
+    """A shorter sequence on which they still disagree: steps are left out as long as that is possible."""
     part = len(found.steps) // 2
     while part:
         at = 0

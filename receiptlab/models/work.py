@@ -17,7 +17,7 @@ ROW = ("work", *NAMED, "state", "due", "fence", "attempts", "holder", "reference
 
 
 class WorkModel(Model):
-    """Rows of work by number, with the history of each; leases; effects. A number is never given twice."""
+    """Rows of work by number, each with its history; leases; effects. Numbers are never reused."""
 
     NAME = "work"
     RULES: ClassVar = {
@@ -84,7 +84,7 @@ class WorkModel(Model):
         return accepted(**told.facts, staged=staged)
 
     def _stage(self, identity, number, by, now) -> int:
-        """Staged once, and only while the revision is kept: what was compacted is not worked on again."""
+        """Staged once, and only while the revision is kept: compacted items are not worked on again."""
         receipt, revision = self.intake.receipts[identity], self.intake.revisions[identity][number - 1]
         kept = receipt["state"] == "live" and revision["staged_at"] is not None
         if not kept or revision["disposition"] != "accepted":
@@ -214,7 +214,7 @@ class WorkModel(Model):
         return accepted(discarded=len(dead[:limit]), more=len(dead) >= limit)
 
     def reset_ahead(self, horizon, limit, now) -> Expected:
-        """Due now; a claim ends, counts as an attempt, and its fence rises."""
+        """Make work due now: a claim ends, counts as an attempt, and its fence rises."""
         rows = sorted(self._ahead(horizon, now), key=lambda row: (row["state"], row["due"], row["work"]))
         for row in rows[:limit]:
             claimed = row["state"] == "claimed"
@@ -275,7 +275,7 @@ class WorkModel(Model):
             self.intake.receipts[row["identity"]]["unsettled"] -= 1
 
     def _to_dead_letters(self, row: dict, now: int) -> None:
-        """A dead letter: it keeps its receipt whole, and a message announces it."""
+        """Make a dead letter, which keeps its receipt from compaction; a message announces it."""
         self._move(row, "dead", None, now)
         self.intake.owe("dead-letter", row["identity"], now)
 
@@ -288,7 +288,7 @@ class WorkModel(Model):
         self.history_of[row["work"]][-1].update(told)
 
     def _gone(self, receipts: list[dict]) -> None:
-        """The work on what was compacted or erased goes; the effects on what was erased go too."""
+        """Delete work on compacted or erased items, and the effects on erased ones."""
         for receipt in receipts:
             for row in [row for row in self.works.values() if row["identity"] == receipt["identity"]]:
                 del self.works[row["work"]], self.history_of[row["work"]]
@@ -296,7 +296,7 @@ class WorkModel(Model):
                 self.effects = [each for each in self.effects if each[0] != receipt["identity"]]
 
     def _left(self, namespaces: set[str]) -> None:
-        """The leases on these namespaces go; a row without a namespace keeps the highest token of them."""
+        """Delete the leases on these namespaces. A row without a namespace keeps their highest token."""
         for on in [on for on in self.leased if on[0] in namespaces]:
             token = max(self.leased.pop(on)[0], self.leased.get(REMOVED, (0,))[0])
             self.leased[REMOVED] = (token, None, 0)
@@ -307,7 +307,7 @@ class WorkModel(Model):
         return self.works[work]
 
     def _claimed(self, work: int, fence: int, now: int, done: str = "") -> dict:
-        """The row, for the holder of a live claim. `done` is how the claim that completed it is refused."""
+        """The row, for the holder of a live claim. `done` is the refusal for the claim that completed it."""
         row = self._row(work)
         if row["fence"] != fence:
             raise No("claim-lost", "fence")
@@ -352,8 +352,8 @@ class WorkModel(Model):
 
 
 class ErasingModel(WorkModel):
-    """Work while items are erased. Erasure is a call of intake, on the same file: a case file for work cannot
-    play it, `python -m receiptlab.models` can."""
+    """Work while items are erased. Erasure is a call of intake on the same file, which a case file for
+    work can't make, but `python -m receiptlab.models` can."""
 
     CALLS: ClassVar = WorkModel.CALLS | {"erase_identity": IntakeModel.CALLS["erase_identity"]}
 
@@ -369,12 +369,13 @@ def _oldest(row: dict) -> tuple:
 
 
 def _spent(row: dict, max_attempts: int) -> bool:
-    """Tried as often as it may be. What was requeued is pending, and gets one more try."""
+    """Whether the attempts are used up. A requeued item is pending and gets one more attempt."""
     return row["state"] != "pending" and row["attempts"] >= max_attempts
 
 
 def _backoff(identity: str, attempts: int, base: int, cap: int) -> int:
-    """Doubled with each attempt, at most `cap`; the upper half of it is jitter by item and attempt (W-7)."""
+    """The delay: doubled with each attempt, at most `cap`; its upper half is jitter by item and attempt
+    (W-7)."""
     wait = min(cap, base * 2 ** (attempts - 1))
     drawn = hashlib.sha256(f"{identity} {attempts}".encode()).hexdigest()[:15]
     return wait - wait // 2 + int(drawn, 16) % (wait // 2 + 1)

@@ -43,9 +43,9 @@ def test_an_order_that_ends_so(answer, capsys):
         ("", "nothing is filled in here"),
         (5, "this needs an order in letters"),
         (["A", "B"], "this needs an order in letters"),
-        ("ABC", "unknown letter 'C' in the order; the callers are A, B"),
+        ("ABC", "unknown letter 'C' in the interleaving; the callers are A, B"),
         ("AB", "AB is too short: A or B still has to go on"),
-        ("AAAAAABB", "AAAAAABB is too long: all is over after AAAAAAB"),
+        ("AAAAAABB", "AAAAAABB is too long: every call has ended after AAAAAAB"),
         ("ABABABABABAB", "ABABABABABAB does not fit: at step 6 it is A who can go on"),
         (
             "AAAAAAB",

@@ -66,7 +66,7 @@ def test_a_held_child_has_the_lock_and_loses_it_when_it_is_killed(path):
 def test_a_hung_child_is_ended_and_named(path):
     with (
         Child(Retention, path, "execute", CALL, hold_at="before_commit", watchdog=1) as child,
-        pytest.raises(ChildFailed, match=r"child retention execute: .* it hung and was ended after 1 s"),
+        pytest.raises(ChildFailed, match=r"child retention execute: .* it hung and was killed after 1 s"),
     ):
         child.expect("READY").go().expect("CALLING").expect("AT before_commit").outcome()
     assert counts(path) == (0, 0, 0)
@@ -76,7 +76,7 @@ def test_a_child_that_somebody_else_kills_is_told(path):
     with Child(Retention, path, "execute", CALL) as child:
         child.expect("READY")
         os.kill(child._process.pid, signal.SIGTERM)
-        with pytest.raises(ChildFailed, match="it was ended by signal 15"):
+        with pytest.raises(ChildFailed, match="it was killed by signal 15"):
             child.outcome()
 
 

@@ -127,12 +127,12 @@ def rewriting(real, path):
 
 
 OPENINGS = [
-    ("create", unclear, "nobody is told whether there is a file"),
+    ("create", unclear, "the outcome doesn't say whether there is a file"),
     ("create", raw, "the caller got KeyError: 'store'"),
     ("create", half_made, "application-id"),
     ("open", raw, "the caller got KeyError: 'store'"),
-    ("open", stuck, "opened again it ended as failed"),
-    ("open", rewriting, "the file holds something else"),
+    ("open", stuck, "opened again, it ended as failed"),
+    ("open", rewriting, "the file has other contents"),
 ]
 
 
@@ -179,7 +179,7 @@ def test_every_end_of_a_call_is_compared_with_what_is_in_the_file():
     assert wrong("unknown", "", "", ("a rule", "another"), "before") == "after unknown: a rule"
     look = expected._replace(step=Step("get", lambda at: None, parts=2))
     assert look.made_again("between", None) == ""  # a part of it is there: any end is right
-    assert look.made_again("after", None) == "made again it ended as accepted , not as replayed "
+    assert look.made_again("after", None) == "made again, it ended as accepted , not as replayed "
 
 
 def on(kind):
@@ -250,9 +250,9 @@ class DoesLess(Remembers):
     [
         (Optimist, "after accepted: not all of it was written"),
         (NoteOfFailure, "after failed: the file holds what it never held"),
-        (Remembers, "made again it ended as replayed , not as accepted"),
+        (Remembers, "made again, it ended as replayed , not as accepted"),
         (FallsOver, "made again, the caller got KeyError: 'state'"),
-        (DoesLess, "made again it left something else"),
+        (DoesLess, "made again, it left another result"),
     ],
 )
 def test_a_contract_that_takes_a_failure_badly_is_found(kind, why):
@@ -279,7 +279,7 @@ class KnowsItsOwn(retention.Retention):
 
 def test_a_retry_that_only_the_same_process_gets_right_is_found():
     rows = {row["failure"]: row for row in failing("retention", steps=EXECUTE, on=on(KnowsItsOwn))}
-    assert "made again it ended as refused unknown, not as replayed" in rows["broken once"]["witness"]
+    assert "made again, it ended as refused unknown, not as replayed" in rows["broken once"]["witness"]
 
 
 def test_a_transaction_that_stays_open_is_found(monkeypatch):
@@ -337,7 +337,7 @@ def test_a_run_without_a_failure_and_one_without_an_end_prove_nothing(monkeypatc
     with pytest.raises(ProvesNothing, match="no failure struck"):
         failing("owner", steps=(Step("get", lambda at: at.store.read("SELECT 1")),))
     monkeypatch.setattr(Fault, "__call__", lambda self, kind: setattr(self, "struck", 1))
-    with pytest.raises(ProvesNothing, match="the failures have no end"):
+    with pytest.raises(ProvesNothing, match="the failures never end"):
         failing("owner", steps=LIVES["owner"].steps[:1])
 
 

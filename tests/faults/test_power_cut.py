@@ -105,7 +105,7 @@ def test_every_call_that_writes_is_in_a_life():
 def test_with_synchronous_normal_an_acknowledged_call_is_lost_and_nothing_else_happens():
     for row in cut(NORMAL, "owner", "receiver"):
         assert set(bad(row)) == {"lost"}
-        assert "an acknowledged call is not there" in row["witness"]
+        assert "an acknowledged call is missing" in row["witness"]
         assert "call 1" in row["witness"] and "receipts.db-wal" in row["witness"]
 
 
@@ -132,10 +132,10 @@ def test_a_witness_names_the_call_the_moment_and_what_was_lost():
     )
     told = tally._tell(states.State({}, lost[:3]), powercut.Place(1), verdict)
     assert told == (
-        "lost: it is gone. In the making of the file, after: create receipts.db. Lost: one; two; three."
+        "lost: it is gone. In the creation of the file, after: create receipts.db. Lost: one; two; three."
     )
     told = tally._tell(states.State({}, ()), powercut.Place(), verdict)
-    assert told == "lost: it is gone. In the making of the file, after: nothing. Lost: nothing."
+    assert told == "lost: it is gone. In the creation of the file, after: nothing. Lost: nothing."
 
 
 # Planted bugs
@@ -245,7 +245,7 @@ def test_a_life_in_which_nothing_is_written_proves_nothing():
         (Found(moment="two"), (2, 2), "kept"),
         (Found(moment="two"), (1, 1), "kept"),  # committed, and its mark was not yet made
         (Found(moment="two"), (1, 2), "kept"),
-        (Found(moment="one"), (2, 2), "lost: an acknowledged call is not there"),
+        (Found(moment="one"), (2, 2), "lost: an acknowledged call is missing"),
         (Found(moment="two"), (0, 0), "half: one part of a call is there"),  # it was not begun yet
         (Found(moment="three"), (2, 3), "half: one part of a call is there"),  # a moment between transactions
         (Found(moment="another"), (2, 2), "half: the file holds what it never held"),

@@ -19,13 +19,12 @@ from receiptlab.experiment.player import play
 from receiptlab.faults.ablation import guard_names, without
 from receiptlab.faults.processes.children import environment
 from receiptlab.faults.seeded import Hashed
-from receiptlab.models import PAIRS, Disagreement, Pair, explore
+from receiptlab.models import PAIRS, Pair, explore
 from receiptlab.models.owner import OwnerModel
 from receiptlab.models.retention import RetentionModel
 from receiptlab.models.work import WorkModel
 from receiptlab.values import sha256
 from tests.faults.broken import LateFence, LaxStaging, NoOutbox, SecondEffect, Stale, TwoTransactions
-from tests.models.machines import search
 
 SIZE = 40
 """Sequences for each pair. `models.run` does as many as one has the time for."""
@@ -59,11 +58,6 @@ def test_contract_and_model_agree(rows, name):
     row = rows[name]
     assert row["disagreements"] == 0, f"seed {row['seed']}\n{row['witness']}"
     assert (row["sequences"], row["calls"]) == (SIZE, SIZE * 40)
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_hypothesis_finds_no_difference_either(name):
-    search(*PAIRS[name], examples=12)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -233,7 +227,7 @@ class EndsOneLater(OwnerModel):
         return super().claim(scope, work, actor, now, until + 1)
 
 
-class NeverBuries(WorkModel):
+class OneAttemptMore(WorkModel):
     def fail(self, max_attempts, **named):
         return super().fail(max_attempts=max_attempts + 1, **named)
 
@@ -249,7 +243,7 @@ class KeepsNoRefusals(models.ReceiverModel):
 
 
 @pytest.mark.parametrize(
-    "model", [ClosedTooLate, EndsOneLater, NeverBuries, ForgetsTheMessage, KeepsNoRefusals]
+    "model", [ClosedTooLate, EndsOneLater, OneAttemptMore, ForgetsTheMessage, KeepsNoRefusals]
 )
 def test_a_model_changed_in_one_line_is_found(model):
     contract, _ = PAIRS[model.NAME]
@@ -258,13 +252,11 @@ def test_a_model_changed_in_one_line_is_found(model):
     assert row["sequences"] <= 40
 
 
-def test_hypothesis_finds_a_missing_guard_and_prints_a_case_that_can_be_played(tmp_path):
+def test_a_missing_guard_is_found_and_its_witness_is_a_short_case(tmp_path):
     guards = without(Retention, "execute", "conflict")
-    with pytest.raises(Disagreement) as found:
-        search(Retention, RetentionModel, examples=100, guards=guards)
+    row = broken(Retention, RetentionModel, guards=guards)
     path = tmp_path / "witness.jsonl"
-    path.write_text(found.value.case, encoding="utf-8")
-    assert found.value.case in str(found.value)
+    path.write_text(row["witness"], encoding="utf-8")
     run = [sys.executable, "-m", "receiptlab", "play", str(path)]
     assert subprocess.run(run, env=environment(), capture_output=True, timeout=60).returncode == 0
     case = read_case(path)

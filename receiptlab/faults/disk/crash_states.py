@@ -1,9 +1,10 @@
-"""The states that a power cut can leave, built from the log of a disk (for H-4). Standard library only.
+"""The crash states that a power cut can leave, built from the log of a disk (for H-4). Standard library only.
 
-The model: what a file's last finished sync came after is on the disk. Of each write and truncate since, the
-disk has all, nothing, or some of its sectors of 512 bytes, in any combination: they need not reach it in
-their order. A name that was made or deleted since the last sync of the folder leads to the old file, to no
-file, or to the new one. A write harms no byte outside of it, and a sector is old or new, never a mixture.
+The model: everything before a file's last completed sync is on the disk. Of each later write and truncate,
+the disk has all, nothing, or some of its sectors of 512 bytes, in any combination, because they can reach
+the disk in any order. A name that was created or deleted since the last sync of the folder leads to the
+old file, to no file, or to the new one. A write damages no byte outside it, and a sector is old or new,
+never a mixture.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ SECTOR = 512
 
 
 class Plan(NamedTuple):
-    """How many states are built at each point. Always: everything kept, nothing kept, and each unsynced write
-    lost alone. `random` subsets beside; each write torn in `torn` ways, with the others and without those
-    after it; with `alone` each write kept alone. Where more than `recent` writes are unsynced, that is done
-    with the latest of them."""
+    """The number of states built at each point. Always: everything kept, nothing kept, and each unsynced
+    write lost by itself. In addition, `random` subsets; each write torn in `torn` ways, with the others
+    and without those after it; and with `alone`, each write kept by itself. With more than `recent`
+    unsynced writes, only the latest are used."""
 
     random: int
     torn: int
@@ -31,7 +32,7 @@ class Plan(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What became of one unsynced write: these parts of its data are on the disk; all of it if None."""
+    """One unsynced write, and the parts of its data that are on the disk: None means all of them."""
 
     event: Event
     parts: tuple[tuple[int, int], ...] | None
@@ -42,23 +43,23 @@ class Kept(NamedTuple):
 
 
 class State(NamedTuple):
-    """Files by name, as the power cut leaves them, and what had not come through, in words."""
+    """The files by name, as the power cut leaves them, and what was lost, in words."""
 
     files: dict[str, bytes]
     lost: tuple[str, ...]
 
 
 class Past:
-    """What happened up to a point: what of it is on the disk for sure, and what is not synced."""
+    """Everything up to one point of the log: what is certainly on the disk, and what is not synced."""
 
     def __init__(self) -> None:
         self.durable: dict[int, bytearray] = {}
         self.pending: list[Event] = []
         self.names: dict[str, list[int | None]] = {}
-        """For each name the files it may lead to. The last one is what the system sees."""
+        """For each name, the files it may lead to. The last one is what the running system sees."""
 
     def add(self, event: Event) -> None:
-        """One line of the log more."""
+        """Add one entry of the log."""
         if event.kind in CHANGES:
             self.pending.append(event)
         elif event.kind == "sync":
@@ -72,7 +73,7 @@ class Past:
             self.names = {name: files[-1:] for name, files in self.names.items() if files[-1] is not None}
 
     def states(self, plan: Plan, seed: str) -> Iterator[State]:
-        """The states that a cut right now can leave, according to the plan. Equal ones can come."""
+        """The states that a power cut at this point can leave, according to the plan. Some can be equal."""
         folders = [
             dict(zip(self.names, files, strict=True)) for files in itertools.product(*self.names.values())
         ]
@@ -128,7 +129,7 @@ def _choices(pending: list[Event], plan: Plan, seed: str) -> Iterator[list[Kept]
 
 
 def _torn(event: Event, ways: int, seed: str) -> Iterable[Kept]:
-    """The write with some of its sectors, drawn so many times."""
+    """The write with some of its sectors, in this many variants."""
     each = sectors(event) if event.kind == "write" else []
     if len(each) < 2:
         return []
@@ -136,7 +137,7 @@ def _torn(event: Event, ways: int, seed: str) -> Iterable[Kept]:
 
 
 def _drawn(event: Event, seed: str) -> Kept:
-    """Kept, lost or torn, by a number that hangs on the seed alone."""
+    """Kept, lost or torn, determined only by the seed."""
     fate = _numbers(seed, 1)[0] % 5
     if fate < 2 or (fate == 4 and event.kind != "write"):
         return Kept(event, None)
@@ -148,7 +149,7 @@ def _some(each: list[tuple[int, int]], seed: str) -> list[tuple[int, int]]:
 
 
 def _numbers(seed: str, count: int) -> bytes:
-    """So many numbers below 256, the same for the same seed everywhere."""
+    """This many numbers below 256, determined only by the seed."""
     return hashlib.shake_256(seed.encode()).digest(count)
 
 

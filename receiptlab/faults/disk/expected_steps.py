@@ -1,4 +1,4 @@
-"""How each step of a life ends where nothing fails, and a connection to make it on (for H-5)."""
+"""The expected end of each step of a workload without failures, and a connection to make it on (for H-5)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class Expected(NamedTuple):
-    """How a step ends where nothing fails: the files before it, the moments before, between and after its
-    transactions, how it ends, how it ends when it is made a second time, and the moment after that."""
+    """A step without failures: the files before it; the file's digest before, between and after its
+    transactions; its outcome; its outcome when it is made again; and the digest after that."""
 
     step: Step
     files: dict[str, bytes]
@@ -30,9 +30,9 @@ class Expected(NamedTuple):
     twice: str
 
     def wrong(self, outcome: Outcome, found: Found) -> str:
-        """What is wrong with what was found in the file after this outcome, in words; nothing where it is
-        right. Definite: the file is as before. Unknown: as before, or as after. Else: as after. A step of
-        several transactions may have come to the end of any of them."""
+        """What is wrong with the file after this outcome, in words, or nothing. After a definite failure
+        it must be as before; after an unknown outcome as before or as after; otherwise as after. A step of
+        several transactions may have ended after any of them."""
         if found.refused or found.damage or found.broken:
             return f"after {outcome.word}: {found.refused or found.damage or found.broken[0]}"
         if found.moment not in self.moments:
@@ -44,22 +44,22 @@ class Expected(NamedTuple):
         return ""
 
     def made_again(self, found: str, at: SimpleNamespace) -> str:
-        """Make the step on a file that holds this moment. Returns what is wrong, in words. Where the file
-        holds a part of a step of several transactions, any end is right."""
+        """Make the step again on a file in this state. Returns what is wrong, in words. When the file
+        holds only a part of a step of several transactions, any outcome is right."""
         ended = ended_as(attempt(self.step.call, at))
         if found not in (self.moments[0], self.moments[-1]):
             return ""
         fresh = found == self.moments[0]
         right = self.first if fresh else self.second
         if ended != right:
-            return f"made again it ended as {' '.join(ended)}, not as {' '.join(right)}"
+            return f"made again, it ended as {' '.join(ended)}, not as {' '.join(right)}"
         if moment(at.store.db) != (self.moments[-1] if fresh else self.twice):
-            return "made again it left something else"
+            return "made again, it left another result"
         return ""
 
 
 def expectations(workload: Workload, setting: Setting) -> Iterator[Expected]:
-    """The life without failures, step by step."""
+    """The workload without failures, step by step."""
     files = _made(workload, setting)
     for step in workload.steps:
         with connected(workload, setting, Disk(files)) as (disk, store, at):
@@ -85,7 +85,7 @@ def _noting(moments: list[str], store: Store):
 def connected(
     workload: Workload, setting: Setting, disk: Disk
 ) -> Iterator[tuple[Disk, Store, SimpleNamespace]]:
-    """The life's contracts on what is on this disk, for the time of the block."""
+    """The workload's contracts on the contents of this disk, within the block."""
     from receiptlab.faults.disk import vfs as filesystem
 
     store = Store(Path(NAME), filesystem.opened(disk, setting), 0)
@@ -96,12 +96,12 @@ def connected(
 
 
 def ended_as(outcome: Outcome) -> tuple[str, str]:
-    """How a call ended, to be compared."""
+    """A call's outcome, for comparison."""
     return outcome.word, outcome.reason
 
 
 def _made(workload: Workload, setting: Setting) -> dict[str, bytes]:
-    """The files of a database file that was just made."""
+    """The files of a new database file."""
     from receiptlab.faults.disk import vfs as filesystem
 
     disk = Disk({NAME: b""})

@@ -1,16 +1,16 @@
 """A disk that fails (H-5). Needs apsw, the extra `hazards`.
 
-For every call of every contract the N-th operation on the disk fails, for N = 1, 2, 3 and so on until a
-call comes to its end without a failure: once, or for good from the N-th on. A full disk fails its writes,
-after half of the data; a broken one its writes, syncs, truncates, opens and deletes. The making and the
-opening of a database file are such calls too.
+For every call of every contract, the N-th disk operation fails, for N = 1, 2, 3 and so on until the call
+completes without a failure. The failure happens once, or from then on. A full disk fails its writes after
+half of the data. A broken disk fails its writes, syncs, truncates, opens and deletes. Creating and opening a
+database file are tested in the same way.
 
-It proves, for the lives of `writing`: the caller gets an error of the lab; after a definite one nothing of
-the call is in the file, after an indefinite one all of it or nothing; the file opens again and is sound;
-and the same call made again comes out right, on the same connection and on a new one.
+This proves, for the workloads of `workloads`: the caller gets one of the lab's errors. After a definite one,
+nothing of the call is in the file, and after an indefinite one all of it or nothing. The file opens again and
+is intact. The same call made again ends as it should, on the same connection and on a new one.
 
-It proves nothing of a disk that fails and says that it did not, of reads that fail, or of a power cut
-after the failure: what was written stays. A call of several transactions can end after any of them.
+It proves nothing about a disk that fails silently, about failing reads, or about a power cut after the
+failure: what was written stays. A call of several transactions can end after any of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from receiptlab.faults.disk.vfs import Setting
 
 MOST = 300
-"""No call has so many operations; a loop that comes so far is broken."""
+"""No call has this many operations. A loop that gets this far is broken."""
 
 BROKEN = {
     "write": "SQLITE_IOERR_WRITE",
@@ -48,8 +48,8 @@ BROKEN = {
 KINDS = {"full": {"write": "SQLITE_FULL"}, "broken": BROKEN}
 SETTINGS = (("wal", "full"), ("wal", "full", 8), ("delete", "extra"))
 ENDS = ("failed", "unknown", "answered")
-"""How the calls ended in which a failure struck. Answered: as if there had been none, since it struck in
-what the call does not hang on."""
+"""The outcomes of calls in which a failure struck. Answered: as without the failure, because it struck
+something that the call doesn't depend on."""
 
 
 FAILURES = [(kind, for_good) for kind in KINDS for for_good in (False, True)]
@@ -63,9 +63,9 @@ def run(
 ) -> list[dict[str, object]]:
     """Let the disk fail in every call of every contract. `size` is small (one setting) or full.
 
-    Returns one row for each contract, setting and kind of failure; and, unless `of` names the lives, for the
-    store, whose calls are `Store.create` and `Store.open`. Raises ProvesNothing where no failure
-    struck a call that writes, or where the failures have no end.
+    Returns one row for each contract, setting and kind of failure. Unless `of` names the workloads, there
+    are also rows for the store, whose calls are `Store.create` and `Store.open`. Raises ProvesNothing when
+    no failure struck a call that writes, or when the failures never end.
     """
     from receiptlab.faults.disk.vfs import Setting
 
@@ -85,7 +85,8 @@ def run(
 
 
 class Trial:
-    """One contract under one kind of failure, which comes once, or `for_good` each time from the first on."""
+    """One contract under one kind of failure, which happens once or, with `for_good`, every time from then
+    on."""
 
     def __init__(self, workload: Workload, setting: Setting, kind: str, for_good: bool) -> None:
         self.workload, self.setting, self.kind, self.for_good = workload, setting, kind, for_good
@@ -95,14 +96,14 @@ class Trial:
         self._as_database_file = setting.journal == "wal"
 
     def run(self, expected: Iterable[Expected]) -> dict[str, object]:
-        """Every step of the life with every failure; the result as plain data."""
+        """Every step of the workload with every failure. Returns the result as plain data."""
         with reopening.folder() as where:
             for each in expected:
                 self._every(each.step.name, each.step.writes, partial(self._one, each, where))
         return self._row(self.workload.name)
 
     def run_opening(self) -> dict[str, object]:
-        """`Store.create` and `Store.open` with every failure, with the tables of this life."""
+        """`Store.create` and `Store.open` with every failure, with the tables of this workload."""
         with reopening.folder() as where:
             for name, trial in opening.TRIALS.items():
                 strikes = name == "Store.create" or self.kind != "full"  # opening writes nothing
@@ -124,7 +125,7 @@ class Trial:
         }
 
     def _every(self, name: str, writes: bool, one: Callable[[Fault], tuple[str, str]]) -> None:
-        """Make a call again and again, each time with the next operation failing."""
+        """Make a call repeatedly, each time with the next operation failing."""
         self.counts["calls"] += 1
         for number in range(1, MOST):
             fault = Fault(KINDS[self.kind], number, self.for_good)
@@ -137,13 +138,13 @@ class Trial:
                 break
             self.counts.update(["faults", word if word in ("failed", "unknown", "raw") else "answered"])
         else:
-            raise ProvesNothing(f"{self.workload.name} {name}: the failures have no end")
+            raise ProvesNothing(f"{self.workload.name} {name}: the failures never end")
         if number == 1 and writes:
             raise ProvesNothing(f"{self.workload.name} {name}: no failure struck")
 
     def _one(self, each: Expected, where: Path, fault: Fault) -> tuple[str, str]:
-        """Make the call with the fault, then look at it from all sides. Returns how it ended, or nothing
-        where no fault struck; and what is wrong, if anything is."""
+        """Make the call with the fault, then check the result from all sides. Returns the outcome (empty
+        when no fault struck), and what is wrong, if anything."""
         with connected(self.workload, self.setting, Disk(each.files)) as (disk, store, at):
             disk.before = fault
             try:
@@ -158,7 +159,8 @@ class Trial:
         return ended_as(outcome)[0] if struck else "", wrong or self._closed(each, disk.files(), where)
 
     def _reopened(self, each: Expected, outcome: Outcome, files: dict[str, bytes], where: Path) -> str:
-        """A process that opens the file now: what it finds, and how the call ends when it makes it again."""
+        """What a process finds that opens the file now, and how the call ends when that process makes it
+        again."""
         path = reopening.lay(files, where)
         found = reopening.look(path, self.workload.rules, self._as_database_file)
         self.counts["there"] += outcome.word == "unknown" and found.moment == each.moments[-1]
@@ -170,7 +172,7 @@ class Trial:
             return each.made_again(found.moment, self.workload.on(store))
 
     def _here(self, each: Expected, outcome: Outcome, store: Store, at: SimpleNamespace) -> str:
-        """The same connection goes on: with a disk that still fails, or with one that is well again."""
+        """Continue on the same connection, with a disk that still fails, or one that works again."""
         try:
             if store.db.in_transaction:
                 return f"after {outcome.word}: a transaction is still open"
@@ -184,7 +186,7 @@ class Trial:
             return f"made again, the caller got {type(error).__name__}: {error}"
 
     def _closed(self, each: Expected, files: dict[str, bytes], where: Path) -> str:
-        """What is in the file when the connection was closed."""
+        """Check the file after the connection was closed."""
         found = reopening.look(reopening.lay(files, where), self.workload.rules, self._as_database_file)
         wrong = found.refused or found.damage or (found.broken and found.broken[0])
         if not wrong and each.step.parts == 1 and found.moment not in (*each.moments, each.twice):

@@ -1,9 +1,9 @@
-"""A disk in memory that writes down what is done to it (for H-4 and H-5). Standard library only.
+"""A disk in memory that logs every operation (for H-4 and H-5). Standard library only.
 
-It keeps files by name, and a log: every write, truncate, sync, creation and deletion, in order, and the
-marks that an experiment sets between them. A fault can be put on it: an operation that fails.
+It has files by name and a log: every write, truncate, sync, creation and deletion, in order, and the marks
+that an experiment sets between them. It can be given a fault: an operation that fails.
 
-Names lead to file numbers, as in a directory. A file that is deleted and made again is another file.
+Names lead to file numbers, as in a directory. A file that is deleted and created again is another file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CHANGES = ("write", "truncate")
 
 
 class Event(NamedTuple):
-    """One line of the log. `kind` is write, truncate, sync, create, delete, folder-sync or mark. `at` is the
+    """One entry of the log. `kind` is write, truncate, sync, create, delete, folder-sync or mark. `at` is the
     offset of a write, in bytes, or the size after a truncate."""
 
     kind: str
@@ -41,8 +41,9 @@ class DiskFault(Exception):
 
 
 def apply(content: bytearray, event: Event, parts: list[tuple[int, int]] | None = None) -> None:
-    """Do a write or a truncate on a file's content; of a write only these parts, if they are given, as
-    pairs of start and end within its data. What lies between the old end and a write is zeros."""
+    """Apply a write or a truncate to a file's content. Of a write, apply only these parts if they are
+    given, as pairs of start and end within its data. Any gap between the old end and a write is filled
+    with zeros."""
     if event.kind == "truncate":
         del content[event.at :]
         return
@@ -54,7 +55,7 @@ def apply(content: bytearray, event: Event, parts: list[tuple[int, int]] | None 
 
 
 class Disk:
-    """Files by name, the log, and the hook that a fault is put on."""
+    """Files by name, the log, and the hook for a fault."""
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.names: dict[str, int] = {}
@@ -67,16 +68,16 @@ class Disk:
             self.names[name] = self._new(bytearray(content))
 
     def files(self) -> dict[str, bytes]:
-        """Every file as the system has it now, written back or not."""
+        """Every file as the running system sees it, synced or not."""
         return {name: bytes(self.contents[file]) for name, file in self.names.items()}
 
     def mark(self, name: str, at: int = 0) -> None:
-        """Write down that something happened here."""
+        """Set a mark in the log."""
         self.log.append(Event("mark", name=name, at=at))
 
     def open(self, name: str | None, create: bool) -> int | None:
-        """The number of the file, made if need be; None where it is not there. Without a name it is a file of
-        SQLite's own that nobody finds again; it is not in the log."""
+        """The number of the file, created if asked for; None when it doesn't exist. Without a name it is
+        one of SQLite's temporary files, which is not logged."""
         self.before("open")
         if name is None:
             return self._new(bytearray())
@@ -88,7 +89,7 @@ class Disk:
         return self.names[name]
 
     def write(self, file: int, name: str | None, at: int, data: bytes) -> None:
-        """Write. Where a fault strikes, the first half of the data is written, as when the space ends."""
+        """Write. When a fault strikes, only the first half of the data is written, as on a full disk."""
         event = Event("write", file, name or "", at, data)
         try:
             self.before("write")
@@ -100,21 +101,21 @@ class Disk:
         self._note(*event)
 
     def truncate(self, file: int, name: str | None, size: int) -> None:
-        """Cut the file. SQLite never makes one longer in this way."""
+        """Truncate the file. SQLite never extends one this way."""
         self.before("truncate")
         event = Event("truncate", file, name or "", size)
         apply(self.contents[file], event)
         self._note(*event)
 
     def sync(self, file: int, name: str | None, folder: bool) -> None:
-        """Make the file's writes durable; with `folder` the names of all files too."""
+        """Make the file's writes durable, and with `folder` the names of all files."""
         self.before("sync")
         self._note("sync", file, name)
         if folder:
             self._note("folder-sync", file, name)
 
     def delete(self, name: str, folder: bool) -> bool:
-        """Delete; with `folder` for good. False where there is no such file."""
+        """Delete the file, with `folder` durably. False when there is no such file."""
         self.before("delete")
         if name not in self.names:
             return False
@@ -134,8 +135,8 @@ class Disk:
 
 
 class Fault:
-    """Lets the `number`-th operation of these kinds fail; with `for_good` each one after it too. `codes` has
-    SQLite's name of the error for each kind. Put it on `Disk.before`."""
+    """Makes the `number`-th operation of these kinds fail, and with `for_good` every later one too.
+    `codes` has SQLite's name of the error for each kind. Assign it to `Disk.before`."""
 
     def __init__(self, codes: dict[str, str], number: int, for_good: bool) -> None:
         self.codes, self.number, self.for_good = codes, number, for_good
@@ -151,4 +152,4 @@ class Fault:
 
 
 def nothing(kind: str) -> None:
-    """What is called before an operation where no fault is put."""
+    """Default hook: no fault."""

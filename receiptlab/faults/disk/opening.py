@@ -1,4 +1,4 @@
-"""The making and the opening of a database file on a disk that fails (for H-5): `Store.create` and `Store.open`."""
+"""`Store.create` and `Store.open` on a disk that fails (for H-5)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def create(workload: Workload, setting: Setting, where: Path, fault: Fault) -> tuple[str, str]:
-    """Make a database file. Returns how it ended, or nothing where no fault struck; and what is wrong, if anything
-    is. A file that could not be made is not there, and the call is known to have failed."""
+    """Create a database file. Returns the outcome (empty when no fault struck), and what is wrong, if
+    anything. A file that could not be created must not exist, and the call must have failed definitely."""
     reopening.lay({}, where)
     disk = Disk({NAME: b""})
     disk.before = fault
@@ -32,7 +32,7 @@ def create(workload: Workload, setting: Setting, where: Path, fault: Fault) -> t
     if word == "failed" and not wrong and any(where.iterdir()):
         wrong = "after failed: a file was left behind"
     if word == "unknown":
-        wrong = "nobody is told whether there is a file"
+        wrong = "the outcome doesn't say whether there is a file"
     if word == "accepted":
         found = reopening.look(reopening.lay(disk.files(), where), workload.rules)
         wrong = found.refused or found.damage
@@ -40,7 +40,7 @@ def create(workload: Workload, setting: Setting, where: Path, fault: Fault) -> t
 
 
 def reopen(workload: Workload, setting: Setting, where: Path, fault: Fault) -> tuple[str, str]:
-    """Open a database file, and open it again when the disk is well."""
+    """Open a database file, and open it again when the disk works."""
     path = where / NAME
     reopening.lay({}, where)
     Store.create(path, workload.schema).close()
@@ -52,9 +52,9 @@ def reopen(workload: Workload, setting: Setting, where: Path, fault: Fault) -> t
         struck, disk.before = fault.struck, nothing
         again, why = _tried(lambda: Store.open(path).close())
     if again != "accepted":
-        wrong = wrong or f"opened again it ended as {again} {why}"
+        wrong = wrong or f"opened again, it ended as {again} {why}"
     if reopening.look(reopening.lay(disk.files(), where), workload.rules) != before:
-        wrong = wrong or "the file holds something else"
+        wrong = wrong or "the file has other contents"
     return word if struck else "", wrong
 
 
@@ -65,7 +65,7 @@ TRIALS: dict[str, Callable[[Workload, Setting, Path, Fault], tuple[str, str]]] =
 
 
 def _tried(call: Callable[[], None]) -> tuple[str, str]:
-    """How it ended, and what is wrong with an error that is none of the lab's."""
+    """The outcome, and what is wrong if the error isn't one of the lab's."""
     try:
         call()
     except LabError as error:
@@ -77,8 +77,8 @@ def _tried(call: Callable[[], None]) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _over(disk: Disk, setting: Setting) -> Iterator[None]:
-    """Let `database_file.connect` come to this disk. The header is read from the real file, so that one gets what
-    is on the disk whenever a connection closes."""
+    """Make `database_file.connect` use this disk. The header is read from the real file, which is updated
+    from the disk whenever a connection closes."""
     from receiptlab.faults.disk.vfs import Connection
 
     real = database_file.sqlite3

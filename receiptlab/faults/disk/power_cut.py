@@ -1,16 +1,16 @@
 """A power cut (H-4). Needs apsw, the extra `hazards`.
 
-Every write, truncate, sync, creation and deletion of a contract's life is recorded. After each of them the
-states are built that a power cut could leave (`states` says by what model), laid out as real files, and
-opened again with the SQLite of the standard library.
+Every write, truncate, sync, creation and deletion of a contract's workload is recorded. After each of them,
+the states that a power cut could leave are built (`crash_states` has the model), written out as real files,
+and reopened with the SQLite of the standard library.
 
-It proves, for the lives of `writing` and the model: what was acknowledged is there, what was not is there
-whole or not at all, the file is sound, and what was erased stays erased. The same states under weaker
-settings show what each sync is for.
+This proves, for the workloads of `workloads` and this model: every acknowledged call is there, every other
+call is there completely or not at all, the file is intact, and what was erased stays erased. The same states
+under weaker settings show what each sync is for.
 
-It does not prove anything of a disk that loses what it has synced, that harms other sectors than those
-it writes, or that leaves a sector half written; nor of a file system whose sync does not sync; nor of two
-connections (see `vfs`). The states are many and not all.
+It proves nothing about a disk that loses synced data, damages other sectors than it writes, or leaves a
+sector half written, nor about a file system whose sync doesn't sync, nor about two connections (see
+`vfs`). Many states are tried, but not all.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from receiptlab.faults.disk.workloads import Workload, lives
 SEED = "power cut 1"
 PLANS = {"small": Plan(2, 0, False, 1_000), "full": Plan(6, 1, True, 1_000)}
 UNSYNCED = 12
-"""Without any sync the unsynced writes grow for ever; then so many of them are lost alone, the latest."""
+"""Without syncs, the number of unsynced writes keeps growing. Only this many of the latest are lost one by
+one."""
 
 HOLDS = (("wal", "full", 8), ("wal", "full"), ("delete", "extra"))
 BREAKS = (("delete", "full"), ("wal", "normal", 8), ("wal", "off", 8))
 VERDICTS = ("kept", "lost", "damaged", "half", "back")
-"""What became of a state: all is well; an acknowledged call is missing; the file is damaged; a call is there
-in part, or something that never was; erased bytes are there again."""
+"""The verdicts on a crash state: intact; an acknowledged call is missing; the file is damaged; a call is
+there in part, or contents that never existed; erased bytes are there again."""
 
 
 class Place(NamedTuple):
-    """What was acknowledged, committed and under way at a point of the log."""
+    """What was acknowledged, committed and in progress at a point of the log."""
 
     point: int = 0
     acknowledged: int = -1
@@ -55,7 +56,7 @@ class Verdict(NamedTuple):
 
 
 class Tally:
-    """What one recording came to: how many states, how each ended, and the smallest witness."""
+    """The result of one recording: the number of states with each verdict, and the smallest witness."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -67,11 +68,12 @@ class Tally:
 
     @property
     def states(self) -> int:
-        """How many different states were opened."""
+        """The number of different states that were opened."""
         return len(self._found)
 
     def take(self, state: State, place: Place, where: Path) -> None:
-        """Open the state, unless an equal one was, and judge it, unless it was judged just so."""
+        """Open the state unless an equal one was opened, and judge it unless it was judged at an equal
+        place."""
         key = _digest(state.files)
         gone = [each for after, each in self.recording.gone_after if place.point >= after]
         judged = (key, *place[1:3], len(gone))
@@ -107,7 +109,7 @@ class Tally:
 
     def _tell(self, state: State, place: Place, verdict: Verdict) -> str:
         steps, events = self.recording.workload.steps, self.recording.events
-        call = "the making of the file"
+        call = "the creation of the file"
         if place.step >= 0:
             call = f"call {place.step + 1}, {steps[place.step].name}"
         lost, more = "; ".join(state.lost[:3]) or "nothing", len(state.lost) - 3
@@ -122,10 +124,10 @@ def run(
     settings: Iterable[tuple] = HOLDS + BREAKS,
     of: Iterable[Workload] | None = None,
 ) -> list[dict[str, object]]:
-    """Cut the power at every point of every life, under every setting. `size` is small or full.
+    """Cut the power at every point of every workload, under every setting. `size` is small or full.
 
-    Returns one row for each contract and setting. Raises ProvesNothing where a listed call wrote nothing,
-    or where no state differs from the final one.
+    Returns one row for each contract and setting. Raises ProvesNothing when a listed call wrote nothing,
+    or when no state differs from the final one.
     """
     from receiptlab.faults.disk.vfs import Setting
 
@@ -158,12 +160,12 @@ def cut(recording: Recording, plan: Plan) -> Tally:
 
 
 def judge(found: Found, files: dict[str, bytes], place: Place, gone: list[bytes], of: Recording) -> Verdict:
-    """What became of a state at this place of this recording."""
+    """The verdict on a state at this place of this recording."""
     if any(each in content for each in gone for content in files.values()):
         return Verdict("back", "erased bytes are in a file after the scrub was acknowledged")
     if found.refused or found.damage:
         if place.acknowledged < 0 and not found.damage:
-            return Verdict("kept")  # nobody was told yet that there is a file
+            return Verdict("kept")  # nobody was told yet that the file exists
         missing = found.refused in ("missing", "empty")
         return Verdict("lost" if missing else "damaged", found.refused or found.damage)
     if found.broken:
@@ -172,7 +174,7 @@ def judge(found: Found, files: dict[str, bytes], place: Place, gone: list[bytes]
     if any(place.acknowledged <= each <= place.committed + 1 and each not in of.half for each in at):
         return Verdict("kept")
     if any(each < place.acknowledged for each in at):
-        return Verdict("lost", "an acknowledged call is not there")
+        return Verdict("lost", "an acknowledged call is missing")
     return Verdict("half", "one part of a call is there" if at else "the file holds what it never held")
 
 

@@ -1,6 +1,6 @@
-"""The life of a contract on a recording disk: every write and sync, and what was acknowledged when (for H-4).
+"""A contract's workload on a logging disk: every write and sync, and what was acknowledged when (for H-4).
 
-The contract runs as it is, over `filesystem.Connection` in the place of its store's connection.
+The contract runs unchanged, over `vfs.Connection` in place of its store's connection.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ COMMITTED, ACKNOWLEDGED, BEGUN = "committed", "acknowledged", "begun"
 
 
 class ProvesNothing(LabError):
-    """A run of a hazard in which the hazard never struck, or a life that did not go as it should."""
+    """The fault never struck, or the workload didn't run as it should, so the run proves nothing."""
 
 
 class Recording:
-    """The log of one life, and what its marks stand for.
+    """The log of one workload, and the meaning of its marks.
 
-    `moments` are digests of all rows: after the making of the file, and after each commit. `half` are the
-    moments at which a call that is one transaction was not at its end. A mark COMMITTED or ACKNOWLEDGED
-    has the number of a moment, BEGUN that of a step. What every `gone` of a step names is gone once it was
-    acknowledged; `gone_after` has the places in the log.
+    `moments` are digests of all rows: after the creation of the file, and after each commit. `half` are
+    the moments within a call of a single transaction. A mark COMMITTED or ACKNOWLEDGED has the number of a
+    moment, and BEGUN that of a step. The words in a step's `gone` must be in no file after the step was
+    acknowledged; `gone_after` has these places in the log.
     """
 
     def __init__(self, workload: Workload, setting: Setting) -> None:
@@ -42,7 +42,7 @@ class Recording:
         filesystem.seed(f"{workload.name} {setting}")
         self.disk = Disk()
         self.disk.open(NAME, create=True)
-        # The file is made as `Store.create` makes it, and durable; the setting is about what comes then.
+        # The file is created as `Store.create` does, and durable. The setting applies to what follows.
         careful = setting._replace(synchronous="extra" if setting.synchronous == "extra" else "full")
         self.db = filesystem.opened(self.disk, careful)
         self.store = Store(Path(NAME), self.db, 0)
@@ -59,7 +59,7 @@ class Recording:
         return self.disk.log
 
     def live(self) -> Recording:
-        """Make every call of the life. Raises ProvesNothing where one ends otherwise than it should."""
+        """Make every call of the workload. Raises ProvesNothing when one doesn't end as it should."""
         at = self.workload.on(self.store)
         for number, step in enumerate(self.workload.steps):
             first, start = len(self.moments), len(self.disk.log)

@@ -1,4 +1,4 @@
-"""What is found when files are opened again, with the SQLite of the standard library (for H-4 and H-5)."""
+"""Checks of reopened files, with the SQLite of the standard library (for H-4 and H-5)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NAME = "receipts.db"
 
 
 class Found(NamedTuple):
-    """`refused` says why the file could not be opened, `damage` what SQLite found wrong in it, `broken` the
-    rules that do not hold, and `moment` is a digest of all rows: equal files in this sense hold the same."""
+    """`refused` is the reason why the file could not be opened, `damage` what SQLite found wrong in it,
+    and `broken` the invariants that don't hold. `moment` is a digest of all rows."""
 
     refused: str = ""
     damage: str = ""
@@ -30,14 +30,14 @@ class Found(NamedTuple):
 
 @contextlib.contextmanager
 def folder() -> Iterator[Path]:
-    """An empty folder for the files, for the time of the block; in memory where the system has that."""
+    """An empty folder for the files within the block, in memory where the system has that."""
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="receiptlab-", dir=place) as made:
         yield Path(made)
 
 
 def lay(files: dict[str, bytes], where: Path) -> Path:
-    """Put these files into the folder, in place of all that is there. Returns the database's path."""
+    """Write these files into the folder and remove all others. Returns the database's path."""
     for old in where.iterdir():
         old.unlink()
     for name, content in files.items():
@@ -55,11 +55,12 @@ def moment(db: object) -> str:
 
 
 def look(path: Path, rules: dict[str, str], store: bool = True) -> Found:
-    """Open the file and look at all of it: as a database file, or as any database where `store` is false."""
+    """Open the file and check all of it: as a database file of the lab or, without `store`, as any
+    database."""
     try:
         with contextlib.closing(Store.open(path) if store else _plain(path)) as opened:
             db = opened.db if store else opened
-            db.execute("PRAGMA synchronous = OFF")  # nothing hangs on what this look leaves
+            db.execute("PRAGMA synchronous = OFF")  # this check needn't be durable
             wrong = [text for (text,) in db.execute("PRAGMA integrity_check") if text != "ok"]
             wrong += [f"a reference of {row[0]}" for row in db.execute("PRAGMA foreign_key_check")]
             if wrong:
@@ -73,7 +74,7 @@ def look(path: Path, rules: dict[str, str], store: bool = True) -> Found:
 
 
 def _plain(path: Path) -> sqlite3.Connection:
-    """Any database, with its rollback journal played back. Raises FileRefused where none was made yet."""
+    """Open any database, with its rollback journal applied. Raises FileRefused when there is none yet."""
     if not path.exists():
         raise FileRefused("missing", "there is no file")
     db = sqlite3.connect(path, isolation_level=None)

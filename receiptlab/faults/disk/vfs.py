@@ -1,11 +1,11 @@
-"""SQLite on a disk of `faults.disk.log`: a virtual file system, and a connection to put in a store's place.
+"""SQLite on a disk of `faults.disk.log`: a virtual file system, and a connection to replace a store's.
 
-It needs apsw, and is imported where it is used. apsw brings an SQLite of its own; what is left on the disk
-is opened with that of the standard library.
+It needs apsw, which brings its own SQLite. The files that it leaves are opened with the SQLite of the
+standard library.
 
-The files of apsw have no shared memory. So a WAL needs the exclusive locking mode: SQLite then keeps the
-WAL's index in its own memory, and writes and syncs as it does otherwise. One connection alone can use it,
-so nothing here says anything of two.
+Files of apsw have no shared memory. So a WAL needs the exclusive locking mode, in which SQLite keeps the
+WAL's index in its own memory, and writes and syncs as usual. Only one connection can use it, so this
+module says nothing about two.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _numbers = itertools.count(1)
 
 
 class Setting(NamedTuple):
-    """How a connection writes: its journal mode, how much it syncs, and after how many pages in the WAL they
-    are written back. SQLite's own number is 1000; a small one brings checkpoints into a short run."""
+    """How a connection writes: its journal mode, its synchronous setting, and the number of WAL pages that
+    triggers a checkpoint. SQLite's default is 1000; a small number makes checkpoints happen in a short
+    run."""
 
     journal: str
     synchronous: str
@@ -44,11 +45,11 @@ class Setting(NamedTuple):
 
 
 PRODUCT = ("wal", "full")
-"""Stands for the journal mode and synchronous setting of `database_file.connect`, whatever they are."""
+"""Placeholder for the journal mode and synchronous setting of `database_file.connect`."""
 
 
 class FileSystem(apsw.VFS):
-    """SQLite's way to the disk."""
+    """The virtual file system that leads SQLite to the disk."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -104,10 +105,10 @@ class OpenFile(apsw.VFSFile):
         return len(self.disk.contents[self.file])
 
     def xLock(self, level: int) -> None:
-        """Nobody else is there."""
+        """No other connection exists."""
 
     def xUnlock(self, level: int) -> None:
-        """Nobody else is there."""
+        """No other connection exists."""
 
     def xCheckReservedLock(self) -> bool:
         return False
@@ -116,17 +117,17 @@ class OpenFile(apsw.VFSFile):
         return False
 
     def xSectorSize(self) -> int:
-        return 4096  # what SQLite takes for granted on Unix, as the next one
+        return 4096  # what SQLite assumes on Unix, like the next one
 
     def xDeviceCharacteristics(self) -> int:
         return apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE
 
     def xClose(self) -> None:
-        """Nothing is kept open."""
+        """Nothing to close."""
 
 
 class _Expected:
-    """Turns a fault of the disk into the error that apsw hands to SQLite."""
+    """Translates a fault of the disk into the error that apsw gives to SQLite."""
 
     def __enter__(self) -> None: ...
 
@@ -136,7 +137,7 @@ class _Expected:
 
 
 class Rows:
-    """What a statement gave, as a cursor of sqlite3 has it."""
+    """The result of a statement, in the form of a sqlite3 cursor."""
 
     def __init__(self, rows: list[tuple], lastrowid: int, rowcount: int) -> None:
         self._rows = iter(rows)
@@ -153,7 +154,7 @@ class Rows:
 
 
 class Connection:
-    """A connection over the disk, for `Store.db`: what the contracts use of sqlite3, with its errors."""
+    """A connection to the disk, for `Store.db`: the part of sqlite3 that contracts use, with its errors."""
 
     def __init__(self, disk: Disk, pages: int = 1000) -> None:
         self.disk, self._pages, self.closed = disk, pages, False
@@ -168,7 +169,7 @@ class Connection:
         self._db.set_wal_hook(self._written)
 
     def execute(self, sql: str, values: tuple | dict = ()) -> Rows:
-        """Run one statement to its end."""
+        """Run one statement to completion."""
         try:
             rows = list(self._db.execute(sql, values))
         except apsw.Error as error:
@@ -184,7 +185,7 @@ class Connection:
         return self._db.total_changes()
 
     def close(self) -> None:
-        """Close it. An error in that is SQLite's to forget, as sqlite3 does."""
+        """Close the connection. Errors are ignored, as in sqlite3."""
         self.closed = True
         try:
             self._db.close()
@@ -194,14 +195,14 @@ class Connection:
 
     def _written(self, db: apsw.Connection, name: str, pages: int) -> int:
         if pages >= self._pages:
-            with contextlib.suppress(apsw.Error):  # the commit stands; the next one tries again
+            with contextlib.suppress(apsw.Error):  # the commit is complete; the next one tries again
                 db.wal_checkpoint(name)
         return apsw.SQLITE_OK
 
 
 @functools.cache
 def settings_of(connect: Callable) -> dict[str, object]:
-    """What a connection made by `connect` (that is `database_file.connect`) is set to, as SQLite reports it."""
+    """The settings of a connection made by `connect`, as SQLite reports them."""
     with tempfile.TemporaryDirectory(prefix="receiptlab-") as folder:
         path = Path(folder) / NAME
         path.touch()
@@ -211,8 +212,9 @@ def settings_of(connect: Callable) -> dict[str, object]:
 
 
 def opened(disk: Disk, setting: Setting) -> Connection:
-    """A connection set as `database_file.connect` sets one, so that a weaker setting there is found here. Only a
-    setting other than PRODUCT replaces the journal mode and synchronous. Raises sqlite3's errors."""
+    """A connection with the settings of `database_file.connect`, so that a weaker setting there is noticed
+    here. Only a setting other than PRODUCT replaces the journal mode and synchronous. Raises sqlite3's
+    errors."""
     pragmas = dict(settings_of(database_file.connect))
     if setting[:2] != PRODUCT:
         pragmas |= {"journal_mode": setting.journal, "synchronous": setting.synchronous}
@@ -238,8 +240,8 @@ class _Seed(apsw.VFS):
 
 
 def seed(text: str) -> None:
-    """Let SQLite draw the same salts and nonces after this each time. It is for a moment the default system,
-    since SQLite asks that one alone."""
+    """Make SQLite use the same salts and nonces each time. This file system becomes the default for a
+    moment, because SQLite only asks the default one for randomness."""
     system = _Seed(text)
     apsw.randomness(0)
     apsw.randomness(4)

@@ -1,8 +1,8 @@
-"""The write paths: for each contract a short life in which every call that writes is made (for H-4 and H-5).
+"""Workloads: for each contract, a short one that makes every writing call (for H-4 and H-5).
 
-Each step is one call with its arguments, on whatever the steps before it have left in the file. It keeps
-nothing in memory for the next one, so that a life can go on from any step on a connection of its own.
-`invariants` says what must hold of the file at any moment of such a life.
+Each step is one call with its arguments, on the file that the earlier steps left. Steps share nothing in
+memory, so a workload can continue from any step on a new connection. `invariants` has what must hold of
+the file at any moment.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from receiptlab.store import Store
 from receiptlab.values import sha256
 
 OUTSIDE = "outside"
-"""The point at which somebody outside has seen what was committed so far."""
+"""The failpoint at which somebody outside has seen what was committed so far."""
 
 
 class Step(NamedTuple):
-    """One call. `parts` is how many transactions it may consist of; each may be the last one that is there.
-    A step that does not write finds what it asks for. Once a step was acknowledged, `gone` is in no file."""
+    """One call. `parts` is the number of transactions it may consist of; after a failure, any of them may
+    be the last. A step that doesn't write finds what it asks for. After a step was acknowledged, `gone`
+    must be in no file."""
 
     name: str
     call: Callable[[SimpleNamespace], object]
@@ -36,7 +37,7 @@ class Step(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """The steps of one contract, what they are made on, and what holds in between."""
+    """The steps of one contract, how to open it, and its invariants."""
 
     name: str
     schema: tuple[str, ...]
@@ -216,7 +217,7 @@ def _relay_steps() -> tuple[Step, ...]:
             Step("accept", lambda at: at.owner.accept(*result)),
         )
 
-    lost, far = Indefinite("lost", "the answer was lost"), NotWritten("far", "nothing got there")
+    lost, far = Indefinite("lost", "the answer was lost"), NotWritten("far", "nothing arrived")
     return (
         Step("write_as", lambda at: at.relay.write_as(receiver.Writer("shop", 1, "here"))),
         *done(1, 10),
@@ -249,7 +250,7 @@ def _on(**kinds: type) -> Callable[[Store], SimpleNamespace]:
 
 
 def lives() -> tuple[Workload, ...]:
-    """The lives of all contracts."""
+    """The workloads of all contracts."""
     made = (
         ("owner", owner.SCHEMA, _on(owner=owner.Owner), _owner_steps()),
         ("retention", retention.SCHEMA, _on(retention=retention.Retention), _retention_steps()),

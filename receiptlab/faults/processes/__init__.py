@@ -1,1 +1,1 @@
-"""Real processes that die, or are killed."""
+"""Real processes that die or are killed."""

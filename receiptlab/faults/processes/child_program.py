@@ -1,8 +1,8 @@
 """The program of a child process. See `children` for the parent.
 
-It reads a job (one line of JSON), opens the database file, and speaks in lines: READY, then waits for GO;
-AT and a point where it is to hold, then waits for GO; and at the end the outcome as JSON. Where it
-is to die it ends at once, as a process does that is killed: nothing is rolled back or closed.
+It reads a job (one line of JSON), opens the database file, and talks in lines: READY, then waits for GO;
+AT and a failpoint where it must hold, then waits for GO; and at the end the outcome as JSON. Where it must
+die, it exits at once like a killed process: nothing is rolled back or closed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from receiptlab.store import Store
 
 
 def main() -> None:
-    """Do the job of the first line of standard input."""
+    """Do the job on the first line of standard input."""
     job = json.loads(sys.stdin.readline())
     contract = CONTRACTS[job["contract"]](Store.open(job["path"], job["timeout_ms"]))
     _say("READY")
@@ -54,7 +54,7 @@ def _say(line: str) -> None:
 
 def _wait() -> None:
     if sys.stdin.readline() != "GO\n":
-        sys.exit("the parent is gone")
+        sys.exit("the parent has gone")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The death of real processes (H-3).
+"""Real processes that die (H-3).
 
-A child is a fresh interpreter, so it works where there is no fork. It makes one call on a database file.
-It can be ended at a named point with an exit code of that point's own, held at a point until it is
-told GO, and killed. Order comes from lines over pipes, never from sleeping.
+A child is a new interpreter, so it works without fork. It makes one call on a database file. It can exit at a
+failpoint, with an exit code for that failpoint, be held at a failpoint until it gets GO, or be killed. The
+order of events is controlled by lines over pipes, never by sleeping.
 
-It proves recovery after a crash. A killed process cannot show the loss of unsynced writes: what it
-has handed to the operating system is still written.
+This proves recovery after a crash. A killed process cannot show the loss of unsynced writes: the operating
+system still writes what it was given.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ from receiptlab.errors import LabError
 from receiptlab.faults.failpoints import failpoints_of
 
 WATCHDOG_SECONDS = 15.0
-"""When a hung child is ended. A limit of the tests, not a deadline of a service."""
+"""Seconds after which a hung child is killed. A limit for tests, not a deadline of a service."""
 
 FIRST_EXIT_CODE = 40
 
 
 class ChildFailed(LabError):
-    """A child hung, or ended otherwise than it was told to. The message has what it printed."""
+    """A child hung, or didn't end as planned. The message contains what it printed."""
 
 
 def exit_code(contract: type[Contract], call: str, point: str) -> int:
-    """The exit code of a process that dies at this point: one of its own for each point of a contract."""
+    """The exit code of a process that dies at this failpoint: a different one for each failpoint of a
+    contract."""
     points = [(name, each) for name in contract.GUARDS for each in failpoints_of(contract, name)]
     return FIRST_EXIT_CODE + points.index((call, point))
 
 
 class Child:
-    """A process that makes one call on the database file at `path`, with a connection of its own.
+    """A process that makes one call on the database file at `path`, with its own connection.
 
-    `die_at` ends it at that point, `hold_at` makes it wait there. Use it with `with`: whatever is
-    left of it at the end is killed.
+    `die_at` makes it exit at that failpoint, and `hold_at` makes it wait there. Use it with `with`: at the
+    end it is killed if it is still running.
     """
 
     def __init__(
@@ -83,37 +84,37 @@ class Child:
         self._send(json.dumps(job | {"die_at": die_at, "hold_at": hold_at, "exit_code": self.die_code}))
 
     def expect(self, line: str) -> Child:
-        """Wait for this line. Raises ChildFailed when another comes, or none."""
+        """Wait for this line. Raises ChildFailed for any other line, or none."""
         came = self._process.stdout.readline().rstrip("\n")
         if came != line:
-            if came:  # it lives and does something else
+            if came:  # it is running and does something else
                 self._process.kill()
-            raise self._failed(f"it should say {line!r} and said {came!r}")
+            raise self._failed(f"it should print {line!r} and printed {came!r}")
         return self
 
     def go(self) -> Child:
-        """Tell it to go on."""
+        """Let it continue."""
         self._send("GO")
         return self
 
     def kill(self) -> int:
-        """Kill it where it is (SIGKILL; on Windows TerminateProcess). Returns how it ended."""
+        """Kill it (SIGKILL; on Windows TerminateProcess). Returns how it ended."""
         self._process.kill()
         return self._ended()
 
     def died(self) -> int:
-        """Wait for its death at its point. Returns the exit code; raises ChildFailed for any other."""
+        """Wait for it to die at its failpoint. Returns the exit code. Raises ChildFailed for any other."""
         code = self._ended()
         if code != self.die_code:
             raise self._failed(f"it should die with exit code {self.die_code}")
         return code
 
     def outcome(self) -> dict:
-        """Wait for its outcome: word, reason, fields, answer. Raises ChildFailed when none comes."""
+        """Wait for its outcome: word, reason, fields, answer. Raises ChildFailed when there is none."""
         line = self._process.stdout.readline()
         code = self._ended()
         if code != 0 or not line.startswith("{"):
-            raise self._failed("it should tell its outcome")
+            raise self._failed("it should print its outcome")
         return json.loads(line)
 
     def __enter__(self) -> Child:
@@ -131,7 +132,7 @@ class Child:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
         except OSError:
-            raise self._failed("it should be told to go on") from None
+            raise self._failed("it should be waiting for GO") from None
 
     def _ended(self) -> int:
         code = self._process.wait()
@@ -145,16 +146,16 @@ class Child:
 
     def _failed(self, what: str) -> ChildFailed:
         code = self._ended()
-        how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+        how = f"it was killed by signal {-code}" if code < 0 else f"it ended with exit code {code}"
         if self.hung:
-            how = f"it hung and was ended after {self.watchdog:g} s"
+            how = f"it hung and was killed after {self.watchdog:g} s"
         self._printed.seek(0)
         printed = self._printed.read().decode("utf-8", "replace").strip() or "nothing"
         return ChildFailed(f"child {self.name}: {what}; {how}; it printed: {printed}")
 
 
 def environment() -> dict[str, str]:
-    """The environment of a child process: it finds the package where the parent found it."""
+    """The environment of a child process, in which it finds the same package as its parent."""
     package = str(Path(__file__).resolve().parents[3])
     paths = [package, os.environ.get("PYTHONPATH", "")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONIOENCODING": "utf-8"}

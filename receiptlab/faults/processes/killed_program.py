@@ -1,8 +1,8 @@
-"""The program of a writer that is going to be killed. See `kills`.
+"""The program of a writer that will be killed. See `kills`.
 
-It reads a job (one line of JSON), opens the database file, and makes one piece of business after another, each
-under a key of its own, as fast as it can. What was answered it tells in a line before it begins the next
-piece. A piece that was begun in an earlier life is asked for again, as a client does that got no answer.
+It reads a job (one line of JSON), opens the database file, and does one task after another, each under its
+own key, as fast as it can. It prints each answer before it begins the next task. A task begun in an
+earlier run is asked for again, as a client does that got no answer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from receiptlab.values import sha256
 
 FOREVER = 2**61
 WORKLOAD = 10**9
-"""How much later each life is: the leases and claims of the one before have ended."""
+"""How much later each run is, so that the previous one's leases and claims have expired."""
 
 Answer = tuple[str, object]
-"""Was it done now (accepted) or before (replayed), and under which name the file has it."""
+"""Whether the task was done now (accepted) or before (replayed), and the name by which it is found in the
+file."""
 
 
 def accept(owner: Owner, who: str, number: int, workload: int) -> Answer:
-    """Work is added, claimed and finished: three calls. An earlier life may have made the first two."""
+    """Add, claim and finish work: three calls. An earlier run may have made the first two."""
     work = f"work-{number}"
     with contextlib.suppress(Refused):
         owner.add(who, work, 1, 1, "policy", 0)
@@ -56,7 +57,7 @@ def deliver(intake: Intake, who: str, number: int, workload: int) -> Answer:
 
 
 def complete(work: Work, who: str, number: int, workload: int) -> Answer:
-    """An item is delivered, taken and done: four transactions. Where there is nothing to take it was done."""
+    """Deliver, claim and complete an item: four transactions. If there is nothing to claim, it was done."""
     now, reference = workload * WORKLOAD + number, f"{who} {number}"
     by = ("count", "1", FOREVER, FOREVER, now)
     work.deliver("kills", who, str(number), sha256(str(number)), *by)
@@ -67,7 +68,7 @@ def complete(work: Work, who: str, number: int, workload: int) -> Answer:
 
 
 def apply(receiver: Receiver, who: str, number: int, workload: int) -> Answer:
-    """One effect. A writer asks for its identity first; the same one gets the same again."""
+    """One effect. A writer first registers its identity, and gets the same one again."""
     writer = receiver.register(who, "host", 0)
     effect = (f"subject {number % 5}", number, number, sha256(str(number)), 1)
     done = receiver.apply(who, writer.generation, "host", str(number), *effect)
@@ -84,7 +85,7 @@ BUSINESS: dict[str, Callable[..., Answer]] = {
 
 
 def main(contracts: dict = CONTRACTS, tell: Callable[[str], None] | None = None) -> None:
-    """Do the job of the first line of standard input."""
+    """Do the job on the first line of standard input."""
     job = json.loads(sys.stdin.readline())
     contract = contracts[job["contract"]](Store.open(job["path"], job["timeout_ms"]))
     number, business = job["first"], BUSINESS[job["contract"]]
@@ -96,7 +97,7 @@ def main(contracts: dict = CONTRACTS, tell: Callable[[str], None] | None = None)
 
 
 def say(line: str) -> None:
-    """One line, in one piece: a reader gets all of it or nothing."""
+    """Print one line with one write, so that a reader gets all of it or nothing."""
     os.write(sys.stdout.fileno(), line.encode() + b"\n")
 
 

@@ -1,15 +1,16 @@
-"""SIGKILL at many moments to real processes that write at full speed (H-3).
+"""SIGKILL at many moments, to real processes that write at full speed (H-3).
 
-For each contract a few writers share one file. Again and again one of them is killed and started anew; then
-it asks again for what it got no answer to. After each kill the file must be sound and whole, and in the end
-every call that was acknowledged must be there, once.
+For each contract, a few writers share one file. Repeatedly, one of them is killed and restarted, and then
+asks again for what it got no answer to. After each kill the file must be intact and consistent. At the end,
+every acknowledged call must be there exactly once.
 
-It proves recovery after the death of a process, at the moments that were struck. It does not prove that
-anything survives a power cut: what a killed process has handed to the operating system is still written, so
-a file with `synchronous` off passes all of this too.
+This proves recovery after the death of a process, at the moments that were hit. It doesn't prove that
+anything survives a power cut: the operating system still writes what a killed process gave it, so a file with
+`synchronous` off passes this too.
 
-The seed says who is killed, after how many acknowledgements, and after how many turns of an empty loop. How
-far the process is by then hangs on the machine, so two runs with one seed strike at different statements.
+The seed determines which writer is killed, after how many acknowledgements, and after how many rounds of
+an empty loop. How far the process is by then depends on the machine, so two runs with one seed hit
+different statements.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from receiptlab.store import Store
 
 WRITERS = ("anna", "ben")
 WATCHDOG_SECONDS = 60.0
-"""When a writer that says nothing is ended. A limit of the tests, not a deadline of a service."""
+"""Seconds after which a silent writer is killed. A limit for tests, not a deadline of a service."""
 
 PROGRAM = ("-m", "receiptlab.faults.processes.killed_program")
 
@@ -47,7 +48,8 @@ KEPT = {
     "work": "SELECT r.namespace, r.key, e.reference FROM effect e JOIN receipt r ON r.identity = e.identity",
     "receiver": "SELECT owner, key, id FROM effect",
 }
-"""By contract: who, which number, and the name under which the file has it; a row for each time."""
+"""For each contract: writer, number, and the name by which the task is found in the file, one row per
+occurrence."""
 
 EQUAL = {
     "owner": """SELECT (SELECT coalesce(sum(results), 0) FROM work), (SELECT count(*) FROM receipt),
@@ -63,11 +65,11 @@ EQUAL = {
         (SELECT count(DISTINCT owner || ' ' || key) FROM effect),
         (SELECT count(*) FROM effect) + (SELECT count(*) FROM refusal)""",
 }
-"""By contract: numbers that are the same at any moment: effects, receipts, messages that are pending."""
+"""For each contract: counts that must be equal at any moment, such as effects, receipts and messages."""
 
 
 class Writer:
-    """A process that writes, its lives, and all that it has acknowledged. A thread takes down what it says,
+    """A writing process with its restarts, and everything that it acknowledged. A thread reads its output,
     so that no writer waits for a reader."""
 
     def __init__(self, contract: str, path: Path, name: str, program: tuple[str, ...]) -> None:
@@ -75,13 +77,13 @@ class Writer:
         self.name, self.program, self.workload = name, program, 0
         self.acknowledged: dict[int, object] = {}
         self.again = 0
-        """How often the first answer of a life was one of an earlier life: the kill came after the commit."""
+        """How often the first answer of a run was that of an earlier run: the kill came after the commit."""
         self.said = threading.Condition()
 
     def start(self, last: int | None = None) -> Writer:
-        """Begin the next life, where the last one ended."""
+        """Start it again, where the previous run ended."""
         self.workload, self.silent = self.workload + 1, False
-        self.printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the life ends
+        self.printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process ends
         self.process = subprocess.Popen(
             [sys.executable, *self.program],
             stdin=subprocess.PIPE,
@@ -90,7 +92,7 @@ class Writer:
             env=environment(),
         )
         job = self.job | {"life": self.workload, "first": len(self.acknowledged) + 1, "last": last}
-        with contextlib.suppress(BrokenPipeError):  # that it has ended is seen by whoever kills it
+        with contextlib.suppress(BrokenPipeError):  # the caller of `kill` notices that it has ended
             self.process.stdin.write(json.dumps(job).encode() + b"\n")
             self.process.stdin.flush()
         self.reader = threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True)
@@ -98,8 +100,8 @@ class Writer:
         return self
 
     def kill(self, acknowledgements: int, turns: int) -> None:
-        """Kill it, so many acknowledgements and turns of an empty loop from now. What it had said before it
-        died was said. Raises ChildFailed when it ended by itself, or hung."""
+        """Kill it after this many further acknowledgements and rounds of an empty loop. Whatever it
+        printed counts as acknowledged. Raises ChildFailed when it ended by itself, or hung."""
         with self.said:
             goal = len(self.acknowledged) + acknowledgements
             came = self.said.wait_for(lambda: self.silent or len(self.acknowledged) >= goal, WATCHDOG_SECONDS)
@@ -109,7 +111,7 @@ class Writer:
         self._end(-signal.SIGKILL if came else None)
 
     def finish(self) -> None:
-        """Let it do the piece that it was last killed in, and end by itself."""
+        """Let it do the task that it was last killed in, and end by itself."""
         self.start(last=len(self.acknowledged) + 1)
         with self.said:
             if not self.said.wait_for(lambda: self.silent, WATCHDOG_SECONDS):
@@ -117,7 +119,7 @@ class Writer:
         self._end(0)
 
     def _end(self, expected: int | None) -> None:
-        """Take down the rest. None is expected of one that hung."""
+        """Read the rest of its output. Nothing is expected from a hung process."""
         try:
             code = self.process.wait()
             self.reader.join()
@@ -130,7 +132,7 @@ class Writer:
             self.close()
 
     def close(self) -> None:
-        """End what is left of it."""
+        """Kill it if it is still running."""
         self.process.kill()
         self.process.wait()
         self.reader.join()
@@ -138,7 +140,7 @@ class Writer:
             pipe.close()
 
     def _read(self, pipe: IO[bytes]) -> None:
-        """Take down what it acknowledges in this life. A line that was not finished was not said."""
+        """Read what it acknowledges in this run. An incomplete line doesn't count."""
         first = True
         for line in pipe:
             if line.endswith(b"\n"):
@@ -159,9 +161,9 @@ def run(
     contracts: tuple[str, ...] = tuple(KEPT),
     program: tuple[str, ...] = PROGRAM,
 ) -> list[dict]:
-    """So many kills, shared out among the contracts. Returns a row for each: contract, seed, kills,
-    acknowledged (calls), again (how many kills came between a commit and its answer), lost, doubled, wrong
-    (what else did not hold, in words). `progress` is told the contract, and how many kills of how many.
+    """Kill this many times, spread over the contracts. Returns a row for each: contract, seed, kills,
+    acknowledged (calls), again (kills between a commit and its answer), lost, duplicated, wrong (what else
+    didn't hold, in words). `progress` is called with the contract, the kills so far and their total.
 
     Raises LabError where there is no SIGKILL, and ChildFailed for a writer that ended by itself.
     """
@@ -187,8 +189,9 @@ def _one(contract: str, kills: int, seed: int, progress: Callable | None, progra
                 writer.start()
             for number in range(1, kills + 1):
                 victim = draw.among(writers)
-                # One in ten dies before it has said anything. A short wait as often as a long one: a piece
-                # of business is one transaction for some and four for others.
+                # One in ten dies before it has printed anything. Short waits are as frequent as long ones:
+                # a task
+                # is one transaction for some contracts and four for others.
                 turns = draw.below(30_000) << draw.below(6)
                 victim.kill(0 if draw.chance(10) else 1 + draw.below(8), turns)
                 wrong += [f"after kill {number}: {what}" for what in _unsound(contract, path)]
@@ -207,7 +210,7 @@ def _one(contract: str, kills: int, seed: int, progress: Callable | None, progra
 
 
 def _unsound(contract: str, path: Path) -> list[str]:
-    """What is wrong with the file as it stands, others writing or not."""
+    """What is wrong with the file now, whether or not others are writing."""
     with Store.open(path, timeout_ms=30_000) as store:
         found = [f"integrity: {told}" for (told,) in store.read("PRAGMA integrity_check") if told != "ok"]
         [numbers] = store.read(EQUAL[contract])
@@ -216,7 +219,8 @@ def _unsound(contract: str, path: Path) -> list[str]:
 
 
 def _reckoned(contract: str, path: Path, writers: list[Writer]) -> dict:
-    """What was acknowledged against what is there. Each writer has an answer to all that it began."""
+    """Compare what was acknowledged with what is in the file. Each writer has an answer to everything it
+    began."""
     with Store.open(path, timeout_ms=30_000) as store:
         kept = [(who, int(number), told) for who, number, told in store.read(KEPT[contract])]
     said = {(writer.name, *each) for writer in writers for each in writer.acknowledged.items()}
