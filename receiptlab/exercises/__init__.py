@@ -6,7 +6,7 @@ not filled in yet is `...`.
 """
 
 from receiptlab.exercises.answers import finds, predicted, same
-from receiptlab.exercises.case_answers import changed, like, notices, read, tell, tells_apart
+from receiptlab.exercises.case_answers import changed, like, notices, read, print_calls, tells_apart
 from receiptlab.exercises.guard_answers import guard, guarded, guards
 from receiptlab.exercises.interleaving_answers import ends_in, in_every_interleaving
 from receiptlab.exercises.naive_answers import at_once, cut_off
@@ -31,6 +31,6 @@ __all__ = [
     "restores",
     "same",
     "settles",
-    "tell",
+    "print_calls",
     "tells_apart",
 ]

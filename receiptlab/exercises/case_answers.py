@@ -29,7 +29,7 @@ from receiptlab.experiment.run import Step
 from receiptlab.faults.ablation import without
 
 
-def tell(case: Case | str) -> None:
+def print_calls(case: Case | str) -> None:
     """Print the calls of a case, or of the lab's case of this name, without how they end."""
     case = load(case) if isinstance(case, str) else case
     everywhere = _everywhere(case.calls)

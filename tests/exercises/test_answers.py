@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiptlab import exercises as judge
+from receiptlab import exercises as check
 from receiptlab.contracts.owner import Owner
 from receiptlab.errors import Refused
 from receiptlab.exercises import like
@@ -59,18 +59,18 @@ def said(capsys):
     ],
 )
 def test_predicted(mine, told, said):
-    judge.predicted(case(REPLACED), mine)
+    check.predicted(case(REPLACED), mine)
     assert said().startswith(told) if told.endswith(", ") else said() == told
 
 
 @pytest.mark.parametrize("words", ["unknown after_commit", "unknown after commit", "Unknown (after-commit)"])
 def test_a_reason_may_be_put_in_more_than_one_way(words, said):
-    judge.predicted(case("O-02-answer-lost"), {3: words})
+    check.predicted(case("O-02-answer-lost"), {3: words})
     assert said() == "done: 1 of 1 steps end as you said"
 
 
 def test_an_unknown_outcome_has_what_was_done_for_its_reason(said):
-    judge.predicted(case("O-02-answer-lost"), {3: "unknown"})
+    check.predicted(case("O-02-answer-lost"), {3: "unknown"})
     assert said().endswith("ends as unknown; add what was done to it, as it stands in brackets")
 
 
@@ -87,7 +87,7 @@ def test_an_unknown_outcome_has_what_was_done_for_its_reason(said):
     ],
 )
 def test_same(mine, told, said):
-    judge.same("the counts", mine, case(REPLACED).last.counts)
+    check.same("the counts", mine, case(REPLACED).last.counts)
     assert said() == told
 
 
@@ -119,7 +119,7 @@ def test_same(mine, told, said):
     ],
 )
 def test_changed(mine, told, said):
-    judge.changed("O-06-expired-lease", mine, ends={3: "accepted"})
+    check.changed("O-06-expired-lease", mine, ends={3: "accepted"})
     assert said().startswith(told)
 
 
@@ -129,7 +129,7 @@ def fence(call, seen):
 
 
 def test_a_right_guard_is_done(said):
-    judge.guard(Owner, "accept", fence)
+    check.guard(Owner, "accept", fence)
     assert said().startswith("done: with your guards of accept all ")
 
 
@@ -177,7 +177,7 @@ def never(call, seen):
 def test_a_wrong_guard_is_told_at_its_step(mine, told, said):
     if callable(mine) and mine.__name__ != "<lambda>":
         mine.__name__ = "fence"
-    judge.guard(Owner, "accept", mine)
+    check.guard(Owner, "accept", mine)
     assert said().startswith(told)
 
 
@@ -203,7 +203,7 @@ def test_a_wrong_guard_is_told_at_its_step(mine, told, said):
     ],
 )
 def test_guards_in_order(mine, told, said):
-    judge.guards(Owner, "claim", mine)
+    check.guards(Owner, "claim", mine)
     assert said().startswith(told)
 
 
@@ -275,20 +275,20 @@ STRANGER = [like(BASE, 1), like(BASE, 2), like(BASE, 3, expect="refused holder")
     ],
 )
 def test_a_case_that_notices(guard, mine, told, said):
-    judge.notices(Owner, "accept", guard, mine)
+    check.notices(Owner, "accept", guard, mine)
     assert said().startswith(told)
 
 
 def test_a_whole_case_file_can_be_given(said):
     head = '{"case": "mine", "contract": "owner"}\n'
-    with_head = judge.read(Owner, head + '{"actor": "a", "call": "revoke", "args": {"scope": "s", "now": 1}}')
+    with_head = check.read(Owner, head + '{"actor": "a", "call": "revoke", "args": {"scope": "s", "now": 1}}')
     assert (with_head.title, len(with_head.calls)) == ("mine", 1)
     with pytest.raises(CaseError, match="your case, line 2: unknown call"):
-        judge.read(Owner, head + '{"actor": "a", "call": "foo"}')
+        check.read(Owner, head + '{"actor": "a", "call": "foo"}')
 
 
 def test_tell_shows_calls_and_not_how_they_end(said):
-    judge.tell("O-02-answer-lost")
+    check.print_calls("O-02-answer-lost")
     told = said()
     assert told.splitlines()[0].startswith("in every call that has it: scope shop, work order-17, ")
     assert told.splitlines()[3] == " 3 worker-a  accept  now 120  [after_commit]"
@@ -320,12 +320,12 @@ def test_an_expectation_may_be_put_in_more_than_one_way(expect):
 )
 def test_a_change_may_be_of_some_arguments_alone(mine, told, said):
     limits = {"only": ["now"], "steps": [3, 5], "at_most": 1}
-    judge.changed("O-06-expired-lease", mine, ends={3: "accepted"}, **limits)
+    check.changed("O-06-expired-lease", mine, ends={3: "accepted"}, **limits)
     assert said().startswith(told)
 
 
 def test_steps_that_are_asked_for_are_counted(said):
-    judge.predicted(case(REPLACED), {4: "refused fence"}, steps=(4, 5))
+    check.predicted(case(REPLACED), {4: "refused fence"}, steps=(4, 5))
     assert said() == "not yet: steps 4, 5 are asked for; 5 is missing"
 
 
@@ -343,19 +343,19 @@ def exits(call, seen):
 @pytest.mark.parametrize(
     ("check", "told"),
     [
-        (lambda: judge.same("x", object(), 1), "not yet: x: <object object at"),
+        (lambda: check.same("x", object(), 1), "not yet: x: <object object at"),
         (
-            lambda: judge.guards(Owner, "accept", [["not_found"], "fence"]),
+            lambda: check.guards(Owner, "accept", [["not_found"], "fence"]),
             "not yet: there is a list in the list;",
         ),
         (
-            lambda: judge.guards(Owner, "accept", [exits]),
+            lambda: check.guards(Owner, "accept", [exits]),
             "not yet: this answer cannot be judged: your code raised SystemExit",
         ),
-        (lambda: judge.notices(Owner, "accept", "fence", [like(BASE, 1, now=10**5000)]), "not yet: "),
-        (lambda: judge.predicted(case(REPLACED), {"³": "accepted"}), "not yet: there is no step '³'"),
-        (lambda: judge.predicted(case(REPLACED), {4: "refused\nfence\nnot"}), "not yet: "),
-        (lambda: judge.same("x", "y" * 10**6, "z"), "not yet: x: 'yyy"),
+        (lambda: check.notices(Owner, "accept", "fence", [like(BASE, 1, now=10**5000)]), "not yet: "),
+        (lambda: check.predicted(case(REPLACED), {"³": "accepted"}), "not yet: there is no step '³'"),
+        (lambda: check.predicted(case(REPLACED), {4: "refused\nfence\nnot"}), "not yet: "),
+        (lambda: check.same("x", "y" * 10**6, "z"), "not yet: x: 'yyy"),
     ],
 )
 def test_whatever_comes_there_is_one_line_and_no_traceback(check, told, said):
@@ -370,4 +370,4 @@ def test_ctrl_c_is_not_an_answer():
 
     stopped.__name__ = "fence"
     with pytest.raises(KeyboardInterrupt):
-        judge.guard(Owner, "accept", stopped)
+        check.guard(Owner, "accept", stopped)

@@ -11,14 +11,14 @@ from types import FunctionType
 
 import pytest
 
-from receiptlab import exercises as judge
+from receiptlab import exercises as check
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.faults.ablation import guard_names
 from tools import exercises, notebooks, workshop
 
 LESSONS = sorted((notebooks.ROOT / "notebooks").glob("*.ipynb"))
 SOLUTIONS = sorted(exercises.SOLUTIONS.glob("*.ipynb"))
-CHECKS = [name for name in judge.__all__ if name not in ("like", "read", "tell")]
+CHECKS = [name for name in check.__all__ if name not in ("like", "read", "tell")]
 CELLS = itertools.count(1)
 each_solution = pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 
@@ -125,17 +125,17 @@ def test_every_check_of_a_solution_says_done(path):
 def built():
     """Every (contract, call, guards) that a solution hands to a check: the one that it wrote, or all of a call."""
     found = []
-    kept = judge.guard, judge.guards, judge.guarded
-    judge.guard = lambda contract, call, mine: found.append((contract, call, mine))
-    judge.guards = lambda contract, call, mine: found.append((contract, call, tuple(mine)))
-    judge.guarded = lambda contract, calls, mine: found.extend(
+    kept = check.guard, check.guards, check.guarded
+    check.guard = lambda contract, call, mine: found.append((contract, call, mine))
+    check.guards = lambda contract, call, mine: found.append((contract, call, tuple(mine)))
+    check.guarded = lambda contract, calls, mine: found.extend(
         (contract, call, tuple(mine[call])) for call in calls
     )
     try:
         for path in SOLUTIONS:
             run(notebooks.read(path))
     finally:
-        judge.guard, judge.guards, judge.guarded = kept
+        check.guard, check.guards, check.guarded = kept
     return found
 
 
@@ -169,7 +169,7 @@ def test_every_guard_of_every_contract_is_built_in_some_exercise(built):
 def test_each_guard_left_out_of_a_learners_version_is_noticed(built, capsys):
     for contract, call, answer in built:
         for name, version in left_out(answer):
-            (judge.guard if callable(version) else judge.guards)(contract, call, version)
+            (check.guard if callable(version) else check.guards)(contract, call, version)
             told = capsys.readouterr().out
             assert re.match(r"not yet: [A-Z]-\d\d-[\w-]+, step \d+ \(", told), (call, name, told)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiptlab import exercises as judge
+from receiptlab import exercises as check
 from receiptlab.contracts.work import claims, lease
 from receiptlab.contracts.work.work import Work
 
@@ -29,9 +29,9 @@ def said(capsys):
 
 
 def test_names_and_functions_are_done(said):
-    judge.guarded(Work, CLAIM, {call: [*WHOLE[call][:-1], claims.claim_lost_expiry] for call in CLAIM})
+    check.guarded(Work, CLAIM, {call: [*WHOLE[call][:-1], claims.claim_lost_expiry] for call in CLAIM})
     assert said().startswith("done: with your guards of complete, renew, fail all ")
-    judge.guarded(Work, LEASES, RIGHT | {"acquire": (lease.busy,)})
+    check.guarded(Work, LEASES, RIGHT | {"acquire": (lease.busy,)})
     assert said().startswith("done: with your guards of acquire, acquire_sweep, reserve, sweep, requeue all ")
 
 
@@ -56,13 +56,13 @@ def test_names_and_functions_are_done(said):
     ],
 )
 def test_what_is_wrong_with_one_call_is_told(mine, told, said):
-    judge.guarded(Work, CLAIM, WHOLE | mine)
+    check.guarded(Work, CLAIM, WHOLE | mine)
     assert said().startswith(told)
 
 
 @pytest.mark.parametrize("mine", [..., {}, {"complete": LOOKS, "renew": LOOKS}, LOOKS])
 def test_a_call_that_is_missing_is_no_answer(mine, said):
-    judge.guarded(Work, CLAIM, mine)
+    check.guarded(Work, CLAIM, mine)
     assert said().startswith("not yet: ")
 
 
@@ -82,6 +82,6 @@ def test_a_call_that_is_missing_is_no_answer(mine, said):
     ],
 )
 def test_the_name_of_another_calls_guard_can_be_given_and_is_played(mine, told, said):
-    judge.guarded(Work, LEASES, RIGHT | mine)
+    check.guarded(Work, LEASES, RIGHT | mine)
     line = said()
     assert line.startswith("not yet: ") and told in line

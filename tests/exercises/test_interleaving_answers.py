@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiptlab import exercises as judge
+from receiptlab import exercises as check
 from receiptlab.scenarios import interleaving_rows as every_interleaving
 from receiptlab.scenarios.naive import (
     Saved,
@@ -30,7 +30,7 @@ OUTSIDE = "check outside of the transaction"
 
 @pytest.mark.parametrize("answer", ["AAAAABABBBBB", "aaaaa ba bbbbb"])
 def test_an_order_that_ends_so(answer, capsys):
-    judge.ends_in(OUTSIDE, "duplicated", answer)
+    check.ends_in(OUTSIDE, "duplicated", answer)
     assert told(capsys) == (
         "done: it ends duplicated: in AAAAABABBBBB A accepted, B accepted, with results 2, receipts 2, outbox 2"
     )
@@ -54,18 +54,18 @@ def test_an_order_that_ends_so(answer, capsys):
     ],
 )
 def test_an_order_that_does_not_end_so(answer, line, capsys):
-    judge.ends_in(OUTSIDE, "duplicated", answer)
+    check.ends_in(OUTSIDE, "duplicated", answer)
     assert told(capsys).startswith(f"not yet: {line}")
 
 
 def test_every_order_that_was_explored_is_judged_by_what_it_came_to(capsys):
     for interleaving in every_interleaving.explored(OUTSIDE).interleavings:
-        judge.ends_in(OUTSIDE, "serializable", interleaving.interleaving)
+        check.ends_in(OUTSIDE, "serializable", interleaving.interleaving)
         assert told(capsys).startswith("done: " if interleaving.verdict == "serializable" else "not yet: ")
 
 
 def test_a_verdict_that_no_order_has_is_not_asked_for(capsys):
-    judge.ends_in(OUTSIDE, "wrong", "AAAAAAB")
+    check.ends_in(OUTSIDE, "wrong", "AAAAAAB")
     assert told(capsys) == "not yet: no order of check outside of the transaction ends wrong"
 
 
@@ -142,7 +142,7 @@ def made_up(naive, key, digest):
 
 @pytest.mark.parametrize("answer", [statement_by_statement, with_a_block])
 def test_a_function_that_is_right_in_every_interleaving(answer, capsys):
-    judge.in_every_interleaving(answer)
+    check.in_every_interleaving(answer)
     assert told(capsys) == (
         "done: all 12 interleavings are safe: one effect, and a client that asks again gets the receipt"
     )
@@ -186,5 +186,5 @@ def test_a_function_that_is_right_in_every_interleaving(answer, capsys):
     ],
 )
 def test_a_function_that_some_order_shows_to_be_wrong(answer, line, capsys):
-    judge.in_every_interleaving(answer)
+    check.in_every_interleaving(answer)
     assert told(capsys).startswith(f"not yet: {line}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiptlab import exercises as judge
+from receiptlab import exercises as check
 from receiptlab.scenarios import naive
 from receiptlab.scenarios.naive import write_message, write_receipt, write_result
 
@@ -108,7 +108,7 @@ def raising(naive, key, digest):
     ],
 )
 def test_cut_off(mine, told, said):
-    judge.cut_off(mine)
+    check.cut_off(mine)
     assert said().startswith(told)
 
 
@@ -185,5 +185,5 @@ TOO_MANY = "results, receipts and messages are (2, 2, 2), not (1, 1, 1)"
     ],
 )
 def test_at_once(mine, told, said):
-    judge.at_once(mine)
+    check.at_once(mine)
     assert said().startswith(told)

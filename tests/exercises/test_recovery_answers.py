@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from receiptlab import exercises as judge
+from receiptlab import exercises as check
 from receiptlab.contracts.work.claims import Changed
 from receiptlab.errors import Refused
 from receiptlab.exercises import like
@@ -109,11 +109,11 @@ def of_another_form(contract):
 
 @pytest.mark.parametrize("answer", [by_fence, by_trying_first])
 def test_a_recovery_that_is_right_at_once_and_later(answer, capsys):
-    judge.recovers(LOST, 3, answer)
+    check.recovers(LOST, 3, answer)
     assert told(capsys) == (
         "done: after a crash at each of the 7 points of complete it is as if nothing had happened"
     )
-    judge.recovers(LOST, 3, answer, between=BETWEEN)
+    check.recovers(LOST, 3, answer, between=BETWEEN)
     assert told(capsys) == (
         "done: after a crash at each of the 7 points of complete it is as if nothing had happened; "
         "and it is right when next, complete came first"
@@ -146,15 +146,15 @@ def test_a_recovery_that_is_right_at_once_and_later(answer, capsys):
     ],
 )
 def test_a_recovery_that_is_wrong_at_once(answer, line, capsys):
-    judge.recovers(LOST, 3, answer)
+    check.recovers(LOST, 3, answer)
     assert told(capsys).startswith(f"not yet: {line}")
 
 
 @pytest.mark.parametrize("answer", [by_state, every_refusal_is_done])
 def test_a_recovery_that_takes_the_result_of_another_for_its_own(answer, capsys):
-    judge.recovers(LOST, 3, answer)
+    check.recovers(LOST, 3, answer)
     assert told(capsys).startswith("done: ")
-    judge.recovers(LOST, 3, answer, between=BETWEEN)
+    check.recovers(LOST, 3, answer, between=BETWEEN)
     assert told(capsys) == (
         "not yet: after a crash at after_guards and worker-b's next at 1000 and worker-b's complete at 1200 "
         "your function returns Changed(work=1, state='done', due=None); right is refused claim-lost"
@@ -171,18 +171,18 @@ def test_a_recovery_that_takes_the_result_of_another_for_its_own(answer, capsys)
     ],
 )
 def test_what_can_be_made_again_recovers_by_that_alone(name, number, call, capsys):
-    judge.recovers(name, number, lambda contract, **args: getattr(contract, call)(**args))
+    check.recovers(name, number, lambda contract, **args: getattr(contract, call)(**args))
     assert re.fullmatch(rf"done: after a crash at each of the \d points of {call} .*", told(capsys))
 
 
 def test_a_delivery_made_again_in_another_batch_is_not_the_same(capsys):
-    judge.recovers(LOST, 1, lambda contract, **call: contract.deliver(**call | {"key": "m-2"}))
+    check.recovers(LOST, 1, lambda contract, **call: contract.deliver(**call | {"key": "m-2"}))
     assert "a row" in told(capsys)
 
 
 @pytest.mark.parametrize(("name", "number"), [("S-07-exact-replay", 4), (RECLAIM, 4)])
 def test_a_call_without_crash_points_proves_nothing(name, number, capsys):
-    judge.recovers(name, number, lambda contract, **call: None)
+    check.recovers(name, number, lambda contract, **call: None)
     assert "has no crash points; it ends r" in told(capsys)
 
 
@@ -190,7 +190,7 @@ def test_the_file_of_a_recovery_is_gone_afterwards(capsys, monkeypatch):
     stores = []
     kept = Store.temporary
     monkeypatch.setattr(Store, "temporary", lambda *args: stores.append(kept(*args)) or stores[-1])
-    judge.recovers(LOST, 3, by_fence)
+    check.recovers(LOST, 3, by_fence)
     assert len(stores) >= 7
     assert not any(store.path.exists() for store in stores)
 
@@ -202,7 +202,7 @@ OPEN, ASK, JUMP, SEND, ISSUE = NAMES
 
 
 def test_the_procedure_restores(capsys):
-    judge.restores(NAMES)
+    check.restores(NAMES)
     assert told(capsys) == "done: the audit finds S-1, S-4, S-8, S-7, S-5 kept"
 
 
@@ -213,7 +213,7 @@ def test_nothing_else_than_the_procedure_restores(capsys):
     luck = [[JUMP, ASK, OPEN, SEND, ISSUE], [JUMP, ASK, OPEN, ISSUE, SEND], [JUMP, ASK, ISSUE, SEND, OPEN]]
     fewer = [list(each) for each in itertools.combinations(NAMES, 4)]
     for answer in [*swapped, *luck, [JUMP, ASK, ISSUE, SEND], *fewer]:
-        judge.restores(answer)
+        check.restores(answer)
         assert told(capsys).startswith("not yet: "), answer
 
 
@@ -250,5 +250,5 @@ def test_nothing_else_than_the_procedure_restores(capsys):
     ],
 )
 def test_a_restore_that_breaks_something(answer, line, capsys):
-    judge.restores(answer)
+    check.restores(answer)
     assert told(capsys).startswith(f"not yet: {line}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiptlab import exercises as judge
+from receiptlab import exercises as check
 from receiptlab.contracts import owner
 from receiptlab.contracts.owner import Owner
 from receiptlab.errors import Refused
@@ -40,16 +40,16 @@ def said(capsys):
     ],
 )
 def test_a_case_that_tells_an_order_apart(last, told, said):
-    judge.tells_apart(Owner, "accept", WRONG, [*BEFORE, last])
+    check.tells_apart(Owner, "accept", WRONG, [*BEFORE, last])
     assert said().startswith(told)
 
 
 def test_a_guard_too_many_is_told_apart(said):
     cancelled = like("O-11-cancelled-claim", 2, now=150, expect="accepted")
-    judge.tells_apart(Owner, "cancel", ["not_found", owner.revoked, "cancel_state"], [*BEFORE[:2], cancelled])
+    check.tells_apart(Owner, "cancel", ["not_found", owner.revoked, "cancel_state"], [*BEFORE[:2], cancelled])
     assert said() == "not yet: your case holds, and comes out the same with those guards of cancel"
     story = [*BEFORE[:2], BEFORE[3], cancelled]
-    judge.tells_apart(Owner, "cancel", ["not_found", owner.revoked, "cancel_state"], story)
+    check.tells_apart(Owner, "cancel", ["not_found", owner.revoked, "cancel_state"], story)
     assert said().startswith("done: your case notices: with those guards of cancel, step 4 (operator cancel")
 
 
@@ -62,7 +62,7 @@ def test_a_guard_too_many_is_told_apart(said):
     ],
 )
 def test_what_cannot_be_told_apart(guards, mine, told, said):
-    judge.tells_apart(Owner, "cancel", guards, mine)
+    check.tells_apart(Owner, "cancel", guards, mine)
     assert said().startswith(told)
 
 
@@ -72,7 +72,7 @@ def by_hand(contract, namespace, epoch, operation, payload, now):
 
 
 def test_settled_by_hand(said):
-    judge.settles(by_hand)
+    check.settles(by_hand)
     assert said() == "done: each of the 3 operations had one effect, and being asked again changed nothing"
 
 
@@ -148,7 +148,7 @@ EARLIER = "op-2 of epoch 0, which never came"
     ],
 )
 def test_what_does_not_settle_it(mine, told, said):
-    judge.settles(mine)
+    check.settles(mine)
     assert said().startswith(told)
 
 
@@ -156,5 +156,5 @@ def test_whether_another_receipt_was_found_is_told_where_nothing_is_returned(sai
     def settle(contract, namespace, epoch, operation, payload, now):
         old_id(contract, namespace, epoch, operation, payload, now)
 
-    judge.settles(settle)
+    check.settles(settle)
     assert said().endswith("; the receipt that `execute` found is that of another operation")
