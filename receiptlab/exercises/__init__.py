@@ -1,12 +1,11 @@
-"""Says whether an answer to an exercise is right: `done`, or `not yet` and what is wrong, at which step.
+"""Checks the answers to the exercises: prints `done`, or `not yet` with what is wrong and at which step.
 
-The contract's own cases are the judge, so an answer is right when it keeps what the contract promises,
-in whatever words it does so. Every check prints one line and raises nothing for a wrong answer. What is
-not filled in yet is `...`.
+An answer is right when the contract's own cases hold with it, however it is written. Every check prints one
+line and raises nothing for a wrong answer. A gap that is not filled in yet is `...`.
 """
 
 from receiptlab.exercises.answers import finds, predicted, same
-from receiptlab.exercises.case_answers import changed, like, notices, read, print_calls, tells_apart
+from receiptlab.exercises.case_answers import changed, like, notices, print_calls, read, tells_apart
 from receiptlab.exercises.guard_answers import guard, guarded, guards
 from receiptlab.exercises.interleaving_answers import ends_in, in_every_interleaving
 from receiptlab.exercises.naive_answers import at_once, cut_off
@@ -26,11 +25,11 @@ __all__ = [
     "like",
     "notices",
     "predicted",
+    "print_calls",
     "read",
     "recovers",
     "restores",
     "same",
     "settles",
-    "print_calls",
     "tells_apart",
 ]
