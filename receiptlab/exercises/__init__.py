@@ -12,24 +12,9 @@ from receiptlab.exercises.naive_answers import at_once, cut_off
 from receiptlab.exercises.recovery_answers import recovers, restores
 from receiptlab.exercises.settling_answers import settles
 
-__all__ = [
-    "at_once",
-    "changed",
-    "cut_off",
-    "ends_in",
-    "finds",
-    "guard",
-    "guarded",
-    "guards",
-    "in_every_interleaving",
-    "like",
-    "notices",
-    "predicted",
-    "print_calls",
-    "read",
-    "recovers",
-    "restores",
-    "same",
-    "settles",
-    "tells_apart",
-]
+__all__ = ["finds", "predicted", "same"]
+__all__ += ["changed", "like", "notices", "print_calls", "read", "tells_apart"]
+__all__ += ["guard", "guarded", "guards"]
+__all__ += ["ends_in", "in_every_interleaving"]
+__all__ += ["at_once", "cut_off"]
+__all__ += ["recovers", "restores", "settles"]

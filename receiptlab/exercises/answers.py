@@ -173,32 +173,20 @@ def same(about: str, answer: object, truth: object, hint: str = "") -> str:
 
     Words may have hyphens and brackets or not, and several words may be one text.
     """
-    wanted = tuple(truth) if isinstance(truth, (list, tuple)) else (truth,)
-    given = _parts(filled(answer), wanted, isinstance(truth, str))
-    if _has_text(given) and not _has_text(wanted):
+    wanted = truth if isinstance(truth, (list, tuple)) else (truth,)
+    given, is_text = filled(answer), any(isinstance(each, str) for each in wanted)
+    if is_text and isinstance(given, str) and len(wanted) > 1:
+        given = re.split(r"[\s,]+", given.strip("()[] "))
+    given = given if isinstance(given, (list, tuple)) else (given,)
+    if is_text and len(wanted) == 1:
+        given = (" ".join(map(str, given)),)
+    if any(isinstance(each, str) for each in given) and not is_text:
         raise NotYet(f"{about}: write it without quotes")
     if len(wanted) > 1 and len(given) != len(wanted):
         raise NotYet(f"{about}: this needs {len(wanted)} values; you gave {len(given)}")
-    if [_spelling(each) for each in given] != [_spelling(each) for each in wanted]:
+    if list(map(_bare, given)) != list(map(_bare, wanted)):
         raise NotYet(f"{about}: {answer!r} is not what the run shows{hint and f'. {hint}'}")
     return f"{about}: {answer!r}"
-
-
-def _parts(answer: object, wanted: tuple, is_text: bool) -> tuple:
-    """The answer as a tuple, however it was written: "fence, state" for two words, a pair for one text."""
-    if is_text:
-        return (" ".join(map(str, answer)) if isinstance(answer, (list, tuple)) else answer,)
-    if isinstance(answer, str) and len(wanted) > 1 and _has_text(wanted):
-        return tuple(re.split(r"[\s,]+", answer.strip("()[] ")))
-    return tuple(answer) if isinstance(answer, (list, tuple)) else (answer,)
-
-
-def _has_text(values: tuple) -> bool:
-    return any(isinstance(each, str) for each in values)
-
-
-def _spelling(value: object) -> object:
-    return _bare(value) if isinstance(value, str) else value
 
 
 @checks
@@ -248,9 +236,9 @@ def _compare(run: Run, step: Step, words: list[str]) -> None:
     raise NotYet(f"{ends}, but its reason is not {given}")
 
 
-def _bare(words: str) -> str:
-    """In lower case, without what people write between words: before_commit, key-reused, (fence)."""
-    return re.sub(r"[-_ (),:]", "", words).lower()
+def _bare(value: object) -> object:
+    """A text in lower case, without what people write between words: before_commit, key-reused, (fence)."""
+    return re.sub(r"[-_ (),:]", "", value).lower() if isinstance(value, str) else value
 
 
 def _reasons(contract: str) -> list[str]:

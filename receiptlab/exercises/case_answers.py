@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -128,15 +129,13 @@ def _must_be_few(
 
 def _must_go_forwards(before: Sequence[Mapping], lines: Sequence[Mapping]) -> None:
     """Raises NotYet if a change puts a step at a time before that of an earlier step."""
-    was = [line["args"].get("now") for line in before]
-    times = [line["args"].get("now") for line in lines]
-    for later, now in enumerate(times):
-        for earlier, then in enumerate(times[:later]):
-            if None not in (then, now) and then > now and was[earlier] <= was[later]:
-                raise NotYet(
-                    f"steps keep their order, so time cannot run backwards: step {earlier + 1} is at {then}, "
-                    f"and step {later + 1}, which comes after it, is at {now}"
-                )
+    was, times = ([line["args"].get("now") for line in each] for each in (before, lines))
+    for one, two in itertools.combinations(range(len(lines)), 2):
+        if None not in (times[one], times[two]) and times[one] > times[two] and was[one] <= was[two]:
+            raise NotYet(
+                f"steps keep their order, so time cannot run backwards: step {one + 1} is at {times[one]}, "
+                f"and step {two + 1}, which comes after it, is at {times[two]}"
+            )
 
 
 # A case that a learner writes

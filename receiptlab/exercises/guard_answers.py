@@ -104,23 +104,21 @@ def _uses_is(guard: Guard) -> bool:
 
 def _must_cope(mine: Guard, theirs: Guard, read: Sequence[tuple[object, object]]) -> None:
     """Raises NotYet if a learner's guard breaks on a row and the contract's own does not."""
-    for call, seen in read:
-        error = _error_of(mine, call, seen)
-        if error and not _error_of(theirs, call, seen):
+    for row in read:
+        error = _error_of(mine, row)
+        if error and not _error_of(theirs, row):
             raise NotYet(
                 f"all cases hold, but {raised(error)}. {mine.__name__} was tried on a row that another guard "
                 f"refuses first; it must cope with every row, also where a field is None"
             )
 
 
-def _error_of(guard: Guard, call: object, seen: object) -> Exception | None:
+def _error_of(guard: Guard, row: tuple[object, object]) -> Exception | None:
     """What a guard raises, unless it is a refusal."""
     try:
-        guard(call, seen)
-    except (LabError, NotYet):
-        return None
+        guard(*row)
     except Exception as error:
-        return error
+        return None if isinstance(error, (LabError, NotYet)) else error
     return None
 
 

@@ -5,6 +5,7 @@ import io
 import itertools
 import linecache
 
+from receiptlab.scenarios.naive import write_message, write_receipt, write_result
 from tools import notebooks
 
 CELLS = itertools.count(1)
@@ -32,3 +33,10 @@ def lines_of(cells):
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
             exec(compile(text, name, "exec"), names)
     return [line for line in printed.getvalue().splitlines() if line.startswith(("done: ", "not yet: "))]
+
+
+def write_three(db, key, digest):
+    """What an accepted call of the naive service writes."""
+    write_result(db, digest)
+    write_receipt(db, key, digest)
+    write_message(db, digest)

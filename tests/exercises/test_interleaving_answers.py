@@ -14,7 +14,7 @@ from receiptlab.scenarios.naive import (
     write_result,
 )
 from receiptlab.scenarios.racing_mistakes import accept_and_forget_to_end, accept_deferred
-from tests.exercises.lines import said
+from tests.exercises.lines import said, write_three
 
 BLANK = "not yet: nothing is filled in here"
 
@@ -60,18 +60,12 @@ def test_a_verdict_that_no_interleaving_has_is_a_mistake_in_the_exercise():
 # in_every_interleaving
 
 
-def write(db, key, digest):
-    write_result(db, digest)
-    write_receipt(db, key, digest)
-    write_message(db, digest)
-
-
 def statement_by_statement(naive, key, digest):
     db = naive.store.db
     db.execute("BEGIN IMMEDIATE")
     saved = naive.saved(key)
     if not saved:
-        write(db, key, digest)
+        write_three(db, key, digest)
     db.execute("COMMIT")
     return saved
 
@@ -80,7 +74,7 @@ def with_a_block(naive, key, digest):
     with naive.store.write() as db:
         saved = naive.saved(key)
         if not saved:
-            write(db, key, digest)
+            write_three(db, key, digest)
     return saved
 
 
@@ -121,7 +115,7 @@ def raises(naive, key, digest):
 
 def through_the_driver(naive, key, digest):
     with naive.store.db as db:
-        write(db, key, digest)
+        write_three(db, key, digest)
 
 
 def made_up(naive, key, digest):

@@ -5,7 +5,7 @@ import pytest
 from receiptlab import exercises as check
 from receiptlab.scenarios import naive
 from receiptlab.scenarios.naive import write_message, write_receipt, write_result
-from tests.exercises.lines import said
+from tests.exercises.lines import said, write_three
 
 BLANK = "not yet: nothing is filled in here"
 CUT = "not yet: cut off after commit of transaction 1 and called again: results, receipts and messages are "
@@ -61,10 +61,7 @@ def nested(naive, key, digest):
 
 
 def no_transaction(naive, key, digest):
-    db = naive.store.db
-    write_result(db, digest)
-    write_receipt(db, key, digest)
-    write_message(db, digest)
+    write_three(naive.store.db, key, digest)
 
 
 def hidden(naive, key, digest):
@@ -109,9 +106,7 @@ def look_inside(naive, key, digest):
     with naive.store.write() as db:
         if saved := naive.saved(key):
             return saved
-        write_result(db, digest)
-        write_receipt(db, key, digest)
-        write_message(db, digest)
+        write_three(db, key, digest)
 
 
 def answers_all(naive, key, digest):
@@ -136,9 +131,7 @@ def look_in_another_transaction(service, key, digest):
 def no_answer(naive, key, digest):
     with naive.store.write() as db:
         if naive.saved(key) is None:
-            write_result(db, digest)
-            write_receipt(db, key, digest)
-            write_message(db, digest)
+            write_three(db, key, digest)
 
 
 def message_in_another_transaction(naive, key, digest):

@@ -136,13 +136,6 @@ if call.through is seen.closed_through:
     return Closure(call.through, 0, outcome="replayed")
 """
 COMPLETE = "return contract.complete(work, fence, reference, now)"
-AUTOCOMMIT = """
-with naive.store.write() as db:
-    pass
-write_result(db, digest)
-write_receipt(db, key, digest)
-write_message(db, digest)
-"""
 OWN_TRANSACTION = """
 with naive.store.write() as db:
     pass
@@ -178,12 +171,6 @@ if not saved:
     write_three(db, key, digest)
 return naive.saved(key)
 """
-FIRST_GETS_NOTHING = """
-with naive.store.write() as db:
-    if saved := naive.saved(key):
-        return saved
-    write_three(db, key, digest)
-"""
 RECEIPT_TO_BOTH = """
 db.execute("BEGIN IMMEDIATE")
 if not naive.saved(key):
@@ -212,12 +199,10 @@ WRONG = [
     ("10", 8, IS_MINE, DONE),
     ("12", 5, IS_MINE + COMPLETE, DONE),
     ("07", 5, WITHOUT_NONE, FIRST_EFFECT),
-    ("01", 4, AUTOCOMMIT, OUTSIDE),
     ("01", 4, OWN_TRANSACTION, OUTSIDE),
     ("01", 4, SWALLOWS, CATCHES),
     ("02", 4, TRIES_AGAIN, CATCHES),
     ("02", 4, LOOKS_INSIDE_WRITES_OUTSIDE, OUTSIDE),
-    ("02", 4, FIRST_GETS_NOTHING, "called for the first time: your function does not return the receipt"),
     ("06", 5, PLAIN_BEGIN, "296 of 310 interleavings end busy; in AAAAABBABB A accepted, B failed SQLITE_BUSY_SNAPSHOT"),
     ("06", 5, PLAIN_BEGIN, STATEMENTS),
     ("06", 1, "mine = 10", "How many statements has an accept, if two of them have 14 interleavings?"),
