@@ -69,24 +69,23 @@ def filled(answer: object, form: type | tuple[type, ...] = object, words: str = 
 def is_blank(function: FunctionType) -> bool:
     """Whether the gap of a function, or its body if it has no gap, is still just `...`."""
     try:
-        lines = textwrap.dedent(inspect.getsource(function)).splitlines()
-        words = [line.strip() for line in lines]
-        begin = next((place for place, word in enumerate(words) if word.startswith(BEGIN)), None)
-        if begin is None:
-            body = ast.parse("\n".join(lines)).body[0].body
-        else:
-            end = words.index(END, begin) if END in words[begin:] else len(lines)
-            body = ast.parse(textwrap.dedent("\n".join(lines[begin + 1 : end]))).body
+        source = textwrap.dedent(inspect.getsource(function))
+        body = ast.parse(source).body[0].body
     except (OSError, TypeError, SyntaxError, AttributeError):
         return False  # no source, or not a plain function: the check itself reports what is wrong
-    return all(_does_nothing(statement) for statement in body)
+    words = [line.strip() for line in source.splitlines()]
+    begin = next((number for number, word in enumerate(words, 1) if word.startswith(BEGIN)), 0)
+    end = words.index(END) if END in words else len(words)
+    nodes = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.stmt)]
+    return all(_does_nothing(node) for node in nodes if begin <= node.lineno <= end)
 
 
 def _does_nothing(statement: ast.stmt) -> bool:
     """True for `...`, `name = ...`, a docstring and `pass`."""
-    is_value = isinstance(statement, (ast.Expr, ast.Assign)) and isinstance(statement.value, ast.Constant)
+    value = getattr(statement, "value", None)
     if isinstance(statement, ast.Assign):
-        return is_value and statement.value.value is ...
+        return isinstance(value, ast.Constant) and value.value is ...
+    is_value = isinstance(statement, ast.Expr) and isinstance(value, ast.Constant)
     return is_value or isinstance(statement, ast.Pass)
 
 
