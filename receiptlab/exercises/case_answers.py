@@ -1,7 +1,8 @@
-"""Checks of a case: one that is changed, and one that a learner wrote."""
+"""Checks of cases: one of the lab's that a learner changed, and one that a learner wrote."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +13,12 @@ from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.exercises.answers import (
     BLANK,
     NotYet,
-    attempted,
     checks,
     filled,
     first_wrong,
     numbered,
     place,
+    played_case,
     reading,
     spelled,
     step_of,
@@ -29,36 +30,39 @@ from receiptlab.experiment.run import Step
 from receiptlab.faults.ablation import without
 
 
-def tell(case: Case | str) -> None:
-    """Print the calls of a case, or of the lab's case of this name, without how they end."""
+def print_calls(case: Case | str) -> None:
+    """Print the calls of a case (or of the lab's case with this name) without how they end."""
     case = load(case) if isinstance(case, str) else case
-    everywhere = _everywhere(case.calls)
-    if everywhere:
-        print("in every call that has it:", _arguments(everywhere))
+    shared = _shared(case.calls)
+    if shared:
+        print("in every call that has it:", _arguments(shared))
     for number, call in enumerate(case.calls, 1):
-        args = {name: call.args[name] for name in call.args if name not in (*everywhere, "actor")}
+        args = {name: call.args[name] for name in call.args if name not in (*shared, "actor")}
         words = filter(None, (call.actor, call.call, _arguments(args), call.fault and f"[{call.fault}]"))
         print(f"{number:2} {'  '.join(words)}")
 
 
-def _everywhere(calls: Sequence[Call]) -> dict[str, object]:
-    """The arguments that have one value wherever they occur, more than once."""
+def _shared(calls: Sequence[Call]) -> dict[str, object]:
+    """The arguments that several calls have, with one value in all of them."""
     values: dict[str, list] = {}
     for call in calls:
         for name, value in call.args.items():
             values.setdefault(name, []).append(value)
+    values.pop("actor", None)
     return {
         name: found[0]
         for name, found in values.items()
-        if len(found) > 1 and all(each == found[0] for each in found) and name != "actor"
+        if len(found) > 1 and found.count(found[0]) == len(found)
     }
 
 
 def _arguments(args: Mapping[str, object]) -> str:
-    """Arguments in words; of a digest the first eight signs."""
+    """Arguments in words, with the first eight digits of a digest."""
     short = {name: f"{value[:8]}…" if len(str(value)) == 64 else value for name, value in args.items()}
     return ", ".join(f"{name} {value}" for name, value in short.items())
 
+
+# A case that is changed
 
 CHANGES = "what to change in a step by its number, such as {1: {'until': 90}}"
 
@@ -72,63 +76,31 @@ def changed(
     steps: Sequence[int] = (),
     at_most: int = 0,
 ) -> str:
-    """Play a case of the lab with some arguments changed, and see whether steps end as `ends` says.
+    """Play a case of the lab with your changes. Its steps must end as `ends` says.
 
-    `answer` has, by the number of the step, what to change; `fault` can be changed too. `only` names the
-    arguments that may change, `steps` the steps, and `at_most` is how many arguments may change in all.
-    Steps keep their order, so no change may make time run backwards.
+    Your answer has the changes by step number: arguments, or the `fault`. `only` lists the arguments that
+    may change, `steps` the steps, and `at_most` limits how many arguments change in all. Steps keep their
+    order, so no change may make time run backwards.
     """
     case = load(name)
     before = [_line(call) for call in case.calls]
     lines = before.copy()
     for given, changes in filled(answer, dict, CHANGES).items():
         number = numbered(given, len(lines))
-        lines[number - 1] = _with(lines[number - 1], filled(changes, dict, CHANGES), number, only)
-    different = [n for n, (old, new) in enumerate(zip(before, lines, strict=True), 1) if old != new]
-    for number in different:
-        if steps and number not in steps:
-            raise NotYet(f"leave step {number} as it is; change step {' or '.join(map(str, steps))}")
-    count = sum(_differences(before[number - 1], lines[number - 1]) for number in different)
-    if not count:
-        raise NotYet("this is the case as it was; nothing is changed")
-    if at_most and count > at_most:
-        raise NotYet(f"you changed {count} arguments; change {'one' if at_most == 1 else at_most} only")
-    run = attempted(read(CONTRACTS[case.contract], lines))
+        _must_have(lines[number - 1], filled(changes, dict, CHANGES), number, only)
+        lines[number - 1] = _edited(lines[number - 1], changes)
+    _must_be_few(before, lines, steps, at_most)
+    run = played_case(read(CONTRACTS[case.contract], lines))
     _must_go_forwards(before, lines)
     for number, words in ends.items():
         step = step_of(run, number)
         if words.split() not in (reading(step), [step.outcome]):
-            raise NotYet(f"{place(step)} must end as {words}, and ends as {' '.join(reading(step))}")
+            raise NotYet(f"{place(step)} must end as {words}, but ends as {' '.join(reading(step))}")
     return f"{name} with your change: {run.story}"
 
 
-def _differences(old: Mapping, new: Mapping) -> int:
-    """How many arguments differ between two lines, the fault included."""
-    changed = sum(old["args"][name] != new["args"][name] for name in old["args"])
-    return changed + (old.get("fault") != new.get("fault"))
-
-
-def _must_go_forwards(before: Sequence[Mapping], lines: Sequence[Mapping]) -> None:
-    """Raises NotYet where a change puts a step at a time before that of an earlier step."""
-    was = [line["args"].get("now") for line in before]
-    times = [line["args"].get("now") for line in lines]
-    for later, now in enumerate(times):
-        for earlier, then in enumerate(times[:later]):
-            if None in (then, now) or then <= now or was[earlier] > was[later]:
-                continue
-            raise NotYet(
-                f"steps keep their order, so time cannot run backwards: step {earlier + 1} is at {then}, and "
-                f"step {later + 1}, which comes after it, is at {now}"
-            )
-
-
-def _line(call: Call) -> dict:
-    """A call as a line of a case file, without what it expects."""
-    line = {"actor": call.actor, "call": call.call, "args": call.args}
-    return line | ({"fault": call.fault} if call.fault else {})
-
-
-def _with(line: dict, changes: Mapping[str, object], number: int, only: Sequence[str]) -> dict:
+def _must_have(line: Mapping, changes: Mapping[str, object], number: int, only: Sequence[str]) -> None:
+    """Raises NotYet for an argument that the step does not have, or that must stay as it is."""
     if ... in changes.values():
         raise NotYet(f"step {number}: {BLANK}")
     for name in changes:
@@ -136,44 +108,77 @@ def _with(line: dict, changes: Mapping[str, object], number: int, only: Sequence
             raise NotYet(f"step {number} has no {name}; it has {', '.join(line['args'])}, and a fault")
         if only and name not in only:
             raise NotYet(f"step {number}: you may change {' and '.join(only)}, not {name}")
-    args = line["args"] | {name: value for name, value in changes.items() if name != "fault"}
-    line = line | {"args": args, "actor": args.get("actor", line["actor"])}
-    if "fault" in changes:
-        line.pop("fault", None)
-        line |= {"fault": changes["fault"]} if changes["fault"] else {}
-    return line
 
 
-WRONG = "not yet"
-ONLY_REFUSED = 'a call says only that it is refused; add the reason, as in expect="refused …"'
+def _must_be_few(
+    before: Sequence[Mapping], lines: Sequence[Mapping], steps: Sequence[int], most: int
+) -> None:
+    """Raises NotYet if nothing is changed, or too much, or a wrong step."""
+    count = 0
+    for number, (old, new) in enumerate(zip(before, lines, strict=True), 1):
+        changed = sum(old["args"][name] != new["args"][name] for name in old["args"])
+        changed += old.get("fault") != new.get("fault")
+        if changed and steps and number not in steps:
+            raise NotYet(f"leave step {number} as it is; change step {' or '.join(map(str, steps))}")
+        count += changed
+    if not count:
+        raise NotYet("this is the case as it was; nothing is changed")
+    if most and count > most:
+        raise NotYet(f"you changed {count} arguments; change only {'one' if most == 1 else most}")
+
+
+def _must_go_forwards(before: Sequence[Mapping], lines: Sequence[Mapping]) -> None:
+    """Raises NotYet if a change puts a step at a time before that of an earlier step."""
+    was, times = ([line["args"].get("now") for line in each] for each in (before, lines))
+    for one, two in itertools.combinations(range(len(lines)), 2):
+        if None not in (times[one], times[two]) and times[one] > times[two] and was[one] <= was[two]:
+            raise NotYet(
+                f"steps keep their order, so time cannot run backwards: step {one + 1} is at {times[one]}, "
+                f"and step {two + 1}, which comes after it, is at {times[two]}"
+            )
+
+
+# A case that a learner writes
+
+MISTAKE = "not yet"
+"""The key of a line that `like` could not make."""
 
 
 def like(name: str, step: int = 0, expect: str = "", **changes: object) -> dict:
     """A call like the one at this step of a case of the lab, as a line of a case file.
 
-    `changes` are arguments, or `fault`; `expect` is "accepted", or "refused fence" with the reason. What is
-    wrong with it is told by the check that reads the line.
+    `changes` are arguments or `fault`. `expect` is "accepted", or "refused fence" with the reason. The
+    check that reads the line reports what is wrong with it.
     """
     if not isinstance(name, str):
-        return {WRONG: "like needs the name of a case, in quotes"}
+        return {MISTAKE: "like needs the name of a case, in quotes"}
     try:
         calls = load(name).calls
-        line = _line(calls[numbered(step, len(calls)) - 1])
+        line = _edited(_line(calls[numbered(step, len(calls)) - 1]), {"fault": ""} | changes)
         word, *reason = spelled(expect) if expect else [""]
     except (NotYet, CaseError) as error:
-        return {WRONG: f"like({name!r}, {step!r}, …): {error}"}
-    fault = changes.pop("fault", "")
-    line["args"] = line["args"] | changes
-    line["actor"] = line["args"].get("actor", line["actor"])
-    line.pop("fault", None)
-    line |= {"fault": fault} if fault else {}
+        return {MISTAKE: f"like({name!r}, {step!r}, …): {error}"}
     if word:
         line["expect"] = {"outcome": word} | ({"reason": " ".join(reason)} if reason else {})
     return line
 
 
+def _line(call: Call) -> dict:
+    """A call as a line of a case file, without its expectation."""
+    line = {"actor": call.actor, "call": call.call, "args": call.args}
+    return line | ({"fault": call.fault} if call.fault else {})
+
+
+def _edited(line: Mapping, changes: Mapping[str, object]) -> dict:
+    """The line with other arguments, or another fault. An empty fault removes the one that was there."""
+    args = line["args"] | {name: value for name, value in changes.items() if name != "fault"}
+    edited = line | {"args": args, "actor": args.get("actor", line["actor"])}
+    edited["fault"] = changes.get("fault", line.get("fault"))
+    return edited if edited["fault"] else {name: edited[name] for name in edited if name != "fault"}
+
+
 def read(contract: type[Contract], answer: str | Iterable[dict]) -> Case:
-    """A case that somebody wrote, read as strictly as a file is: its lines, with or without the head.
+    """A case that a learner wrote, with or without its head line, read as strictly as a case file.
 
     Raises CaseError.
     """
@@ -190,35 +195,37 @@ def read(contract: type[Contract], answer: str | Iterable[dict]) -> Case:
 
 
 def _lines(answer: Iterable[dict]) -> list[str]:
-    """The calls as lines of a file. Raises CaseError for what is none."""
+    """The calls as lines of a file. Raises CaseError for anything that is not a call."""
     for number, line in enumerate(answer, 1):
         if not isinstance(line, dict):
-            raise CaseError(f"your case, step {number}: this is no call; `like` makes one")
-        if WRONG in line:
-            raise CaseError(line[WRONG])
+            raise CaseError(f"your case, step {number}: this is not a call; make one with `like`")
+        if MISTAKE in line:
+            raise CaseError(line[MISTAKE])
     try:
         return [json.dumps(line) for line in answer]
     except TypeError as error:
         raise CaseError(f"your case: a line cannot be written as JSON: {error}") from None
 
 
-def _placed(told: str, added: int) -> str:
-    """A message of the reader with the line as its writer counts."""
-    number, _, rest = told.removeprefix(":").partition(":")
+def _placed(message: str, added: int) -> str:
+    """A message of the case reader with the line number as the learner counts."""
+    number, _, rest = message.removeprefix(":").partition(":")
     where = "step" if added else "line"
-    return f"your case, {where} {int(number) - added}:{rest}" if number.isdigit() else f"your case{told}"
+    return f"your case, {where} {int(number) - added}:{rest}" if number.isdigit() else f"your case{message}"
+
+
+# A case that notices
 
 
 @checks
 def notices(
     contract: type[Contract], call: str, name: str, answer: str | Sequence[dict], expect: str = ""
 ) -> str:
-    """Your case must hold with the contract as it is, and come out otherwise when this guard is left out.
+    """Your case must hold with the contract, and must not hold without this guard.
 
-    The call that notices must be one that has to end as `expect` says, where that is given.
+    If `expect` is given, the call that notices must expect exactly that.
     """
-    guards = without(contract, call, name)
-    return _apart(contract, answer, guards, f"when {name} is left out of {call}", f"without {name}", expect)
+    return _noticed(contract, without(contract, call, name), f"without {name}", answer, expect)
 
 
 @checks
@@ -229,61 +236,55 @@ def tells_apart(
     answer: str | Sequence[dict],
     expect: str = "",
 ) -> str:
-    """Your case must hold with the contract as it is, and come out otherwise when `call` has these guards.
+    """Your case must hold with the contract, and must not hold when `call` has these guards instead.
 
-    Each is the name of one of its own or a function: another order, say, or one guard more. `expect` is as
-    for `notices`.
+    A guard is the name of one of the call's own or a function. `expect` is as for `notices`.
     """
     other = contract.GUARDS | {call: resolved(contract, call, guards)}
-    with_those = f"with those guards of {call}"
-    return _apart(contract, answer, other, with_those, with_those, expect)
+    return _noticed(contract, other, f"with those guards of {call}", answer, expect)
 
 
-def _apart(
-    contract: type[Contract],
-    answer: str | Sequence[dict],
-    other: dict,
-    same: str,
-    differs: str,
-    expect: str,
+def _noticed(
+    contract: type[Contract], other: dict, how: str, answer: str | Sequence[dict], expect: str
 ) -> str:
-    """Play a case with the contract's guards and with others. Raises NotYet where it holds with both."""
+    """Play a case with the contract's guards and with others. Raises NotYet if it does not notice them."""
     if isinstance(answer, str) and not answer.lstrip().startswith("{"):
         raise NotYet("this needs a list of calls, such as [like(base, 1)]")
     case = read(contract, filled(answer, (str, list, tuple), "a list of calls"))
     if case.contract != contract.NAME:
-        raise NotYet(f"your case is of the contract {case.contract}; this asks for {contract.NAME}")
-    run = attempted(case)
+        raise NotYet(f"your case is for the contract {case.contract}; this exercise needs {contract.NAME}")
+    run = played_case(case)
     if not run.held:
         raise NotYet(f"with the contract as it is, {first_wrong(run)}")
-    broken = attempted(case, other)
+    broken = played_case(case, other)
     if broken.held:
-        raise NotYet(f"your case holds, and comes out the same {same}{_too_little(case)}")
+        raise NotYet(f"your case holds, but it also holds {how}{_too_little(case)}")
     _must_expect(case, next(step for step in broken.steps if step.wrong), expect)
-    return f"your case notices: {differs}, {first_wrong(broken)}"
+    return f"your case notices: {how}, {first_wrong(broken)}"
+
+
+ADD_REASON = 'says only that it is refused; add the reason, as in expect="refused …"'
 
 
 def _too_little(case: Case) -> str:
     """A hint for a case that expects nothing, or less than it could."""
     if not any(call.expect for call in case.calls):
         return "; no call says how it must end (expect=)"
-    return f"; {ONLY_REFUSED}" if any(_said(call) == "refused" for call in case.calls) else ""
+    return f"; a call {ADD_REASON}" if any(_expected(call) == "refused" for call in case.calls) else ""
 
 
 def _must_expect(case: Case, notices: Step, expect: str) -> None:
-    """Raises NotYet unless the step that notices says in full how it has to end."""
-    said = _said(case.calls[notices.number - 1])
-    if said == "refused":
+    """Raises NotYet unless the step that notices says in full how it must end."""
+    expected = _expected(case.calls[notices.number - 1])
+    if expected == "refused":
+        raise NotYet(f"{place(notices)} {ADD_REASON}")
+    if expect and expected != expect:
         raise NotYet(
-            f'{place(notices)} says only that it is refused; add the reason, as in expect="refused …"'
-        )
-    if expect and said != expect:
-        asked = f'the exercise asks for expect="{expect}" there'
-        raise NotYet(
-            f"{place(notices)} is the call that notices, and it expects {said or 'nothing'}; {asked}"
+            f"{place(notices)} is the call that notices, and it expects {expected or 'nothing'}; "
+            f'the exercise asks for expect="{expect}" there'
         )
 
 
-def _said(call: Call) -> str:
+def _expected(call: Call) -> str:
     expected = call.expect or {}
     return f"{expected.get('outcome', '')} {expected.get('reason', '')}".strip()

@@ -1,4 +1,4 @@
-"""Checks of guards that a learner wrote or put in order: the contract's own cases judge."""
+"""Checks of guards that a learner wrote or put in order, with all cases of the contract."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from receiptlab.errors import LabError
 from receiptlab.exercises.answers import (
     BLANK,
     NotYet,
-    attempted,
     checks,
     filled,
     first_wrong,
     is_blank,
+    played_case,
     raised,
 )
 from receiptlab.exercises.number_identity import apart, plain
@@ -27,35 +27,32 @@ LISTS = "a list of guards for each call, such as {'accept': ['fence']}"
 
 @checks
 def guard(contract: type[Contract], call: str, answer: Guard) -> str:
-    """Your function takes the place of the contract's guard of that name, and the contract's cases judge."""
+    """Your function replaces the contract's guard of the same name. All cases of the contract must hold."""
     own = [each.__name__ for each in contract.GUARDS[call]]
     name = getattr(filled(answer, Callable, "a function"), "__name__", repr(answer))
     if name not in own:
-        raise NotYet(f"{call} has no guard {name}; call your function by one of {', '.join(sorted(own))}")
-    return _judged(
-        contract, {call: resolved(contract, call, [answer if name == each else each for each in own])}
-    )
+        raise NotYet(f"{call} has no guard {name}; name your function as one of {', '.join(sorted(own))}")
+    mine = [answer if name == each else each for each in own]
+    return _all_cases_hold(contract, {call: resolved(contract, call, mine)})
 
 
 @checks
 def guards(contract: type[Contract], call: str, answer: Sequence[str | Guard]) -> str:
-    """Your guards for one call, in your order, and the contract's cases judge.
+    """Your guards for one call, in your order. All cases of the contract must hold.
 
     Each is the name of one of the contract's own, or a function that you wrote.
     """
-    return _judged(
-        contract, {call: resolved(contract, call, filled(answer, (list, tuple), "a list of guards"))}
-    )
+    mine = filled(answer, (list, tuple), "a list of guards")
+    return _all_cases_hold(contract, {call: resolved(contract, call, mine)})
 
 
 @checks
 def guarded(
     contract: type[Contract], calls: Sequence[str], answer: Mapping[str, Sequence[str | Guard]]
 ) -> str:
-    """Your guards for each of these calls, and the contract's cases judge: played once, with all of them.
+    """Your guards for each of these calls. All cases of the contract must hold with all of them together.
 
-    A guard is a function that you wrote, or the name of one of the contract's own. The name may stand at
-    any of these calls, so that it does not tell where it belongs.
+    A guard is a function that you wrote, or the name of a guard of any of these calls.
     """
     given = filled(answer, dict, LISTS)
     for call in (*given, *calls):
@@ -65,22 +62,23 @@ def guarded(
             raise NotYet(f"{call}: {BLANK}")
         if not isinstance(given[call], (list, tuple)):
             raise NotYet(f"{call}: this needs a list, such as ['fence'], also for one guard")
-    return _judged(contract, {call: resolved(contract, call, filled(given[call]), calls) for call in calls})
+    mine = {call: resolved(contract, call, filled(given[call]), calls) for call in calls}
+    return _all_cases_hold(contract, mine)
 
 
-def _judged(contract: type[Contract], mine: Mapping[str, Sequence[Guard]]) -> str:
-    """Play every case of the contract with these guards. Raises NotYet with the first step that is wrong.
+def _all_cases_hold(contract: type[Contract], mine: Mapping[str, Sequence[Guard]]) -> str:
+    """Play every case of the contract with these guards. Raises NotYet with the first wrong step.
 
-    Then try every function of a learner on each row that its call has read, also where another guard refused
-    first.
+    Then try each of the learner's functions on every row that its call has read, also on those for which
+    an earlier guard refused the call.
     """
     cases = [case for case in own_cases() if case.contract == contract.NAME]
-    # What a guard is for shows best in the plain cases. Those with faults and bad arguments come later.
+    # Plain cases show best what a guard is for. Those with faults and bad arguments come last.
     cases.sort(key=lambda case: (case.name.startswith("F"), any(call.fault for call in case.calls)))
     read: dict[str, list[tuple[object, object]]] = {call: [] for call in mine}
     noted = {call: (partial(_note, read[call]), *guards) for call, guards in mine.items()}
     for case in cases:
-        run = attempted(case, contract.GUARDS | noted)
+        run = played_case(case, contract.GUARDS | noted)
         if not run.held:
             identity = any(_uses_is(guard) for guards in mine.values() for guard in guards)
             hint = "; compare values with == or !=, not with `is`" if identity else ""
@@ -90,8 +88,12 @@ def _judged(contract: type[Contract], mine: Mapping[str, Sequence[Guard]]) -> st
         for guard in guards:
             if hasattr(guard, "__wrapped__") and guard.__name__ in own:
                 _must_cope(guard, own[guard.__name__], read[call])
-    told = f"with your guards of {', '.join(mine)}"
-    return f"{told} all {len(cases)} cases of {contract.NAME} come out as they should"
+    return f"all {len(cases)} cases of {contract.NAME} hold with your guards of {', '.join(mine)}"
+
+
+def _note(read: list[tuple[object, object]], call: object, seen: object) -> None:
+    """A guard that refuses nothing and keeps what the call has read."""
+    read.append((call, seen))
 
 
 def _uses_is(guard: Guard) -> bool:
@@ -100,44 +102,37 @@ def _uses_is(guard: Guard) -> bool:
     return code is not None and any(each.opname == "IS_OP" for each in dis.get_instructions(code))
 
 
-def _note(read: list[tuple[object, object]], call: object, seen: object) -> None:
-    """A guard that refuses nothing. It keeps what the call has read."""
-    read.append((call, seen))
-
-
 def _must_cope(mine: Guard, theirs: Guard, read: Sequence[tuple[object, object]]) -> None:
-    """Raises NotYet where a learner's guard breaks down on a row and the contract's own does not."""
-    for call, seen in read:
-        broke = _breaks_down(mine, call, seen)
-        if broke and not _breaks_down(theirs, call, seen):
+    """Raises NotYet if a learner's guard breaks on a row and the contract's own does not."""
+    for row in read:
+        error = _error_of(mine, row)
+        if error and not _error_of(theirs, row):
             raise NotYet(
-                f"all cases come out as they should, but {raised(broke)}. {mine.__name__} was tried on a row "
-                f"that another guard refuses first; it must cope with every row, also where a field is None"
+                f"all cases hold, but {raised(error)}. {mine.__name__} was tried on a row that another guard "
+                f"refuses first; it must cope with every row, also where a field is None"
             )
 
 
-def _breaks_down(guard: Guard, request: object, seen: object) -> Exception | None:
+def _error_of(guard: Guard, row: tuple[object, object]) -> Exception | None:
     """What a guard raises, unless it is a refusal."""
     try:
-        guard(request, seen)
-    except (LabError, NotYet):
-        return None
+        guard(*row)
     except Exception as error:
-        return error
+        return None if isinstance(error, (LabError, NotYet)) else error
     return None
 
 
 def resolved(
     contract: type[Contract], call: str, answer: Sequence[str | Guard], calls: Sequence[str] = ()
 ) -> tuple[Guard, ...]:
-    """The guards themselves, for what may be their names; these may be of any of `calls`. Raises NotYet."""
+    """The guards for an answer of names and functions. A name may belong to any of `calls`. Raises NotYet."""
     own = {guard.__name__: guard for each in calls or (call,) for guard in contract.GUARDS[each]}
     names = [getattr(each, "__name__", each) for each in answer]
     for each, name in zip(answer, names, strict=True):
         if isinstance(each, (list, tuple)):
             raise NotYet("there is a list in the list; put a star before it, as in [*one, *other]")
         if names.count(name) > 1:
-            raise NotYet(f"{name} stands there twice")
+            raise NotYet(f"{name} is in the list twice")
         if not callable(each) and each not in own:
             raise NotYet(f"{call} has no guard {each!r}; choose from {', '.join(sorted(own))}")
         if isinstance(each, FunctionType) and is_blank(each):
@@ -150,7 +145,7 @@ def resolved(
 
 
 def borrowed(guard: Guard, call: str) -> Guard:
-    """A guard that belongs to another call. Raises NotYet where it asks for what this call does not have."""
+    """A guard of another call. Raises NotYet when it reads something that this call does not have."""
 
     def fitting(request: object, seen: object) -> object:
         try:
@@ -158,7 +153,7 @@ def borrowed(guard: Guard, call: str) -> Guard:
         except (AttributeError, TypeError) as error:
             what = f"`{error.name}`, which" if getattr(error, "name", None) else "something that"
             raise NotYet(
-                f"{guard.__name__} does not fit {call}: it asks for {what} {call} does not have"
+                f"{guard.__name__} does not fit {call}: it needs {what} {call} does not have"
             ) from None
 
     fitting.__name__ = guard.__name__
@@ -166,8 +161,8 @@ def borrowed(guard: Guard, call: str) -> Guard:
 
 
 def written(guard: Guard) -> Guard:
-    """A guard that a learner wrote. It gets copies in which no two numbers are the same object, so that one
-    that compares with `is` is noticed. Raises NotYet where it returns what no guard returns."""
+    """A guard that a learner wrote. It gets copies whose equal numbers are never the same object, so a
+    comparison with `is` is noticed. Raises NotYet if it returns something that no guard returns."""
     name = getattr(guard, "__name__", "your guard")
 
     @wraps(guard)

@@ -1,4 +1,4 @@
-"""Checks of a naive version that a learner mends: it is cut off, and another try gets in between."""
+"""Checks of a naive version that a learner fixes: cut it off, and let another try run in between."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from receiptlab.errors import InjectedFault
-from receiptlab.exercises.answers import NotYet, checks, filled, raised
-from receiptlab.exercises.watchdog import go_on
+from receiptlab.exercises.answers import NotYet, called, checks, filled, must_return
 from receiptlab.interleaving.stepper import short
-from receiptlab.outcomes import Outcome, attempt
+from receiptlab.outcomes import Outcome
 from receiptlab.scenarios.naive import Naive
 from receiptlab.store import FAILPOINTS, Store, Transaction
 from receiptlab.values import sha256
@@ -28,63 +27,47 @@ def cut_off(answer: Callable[..., object]) -> str:
 
     In the end there must be one result with one receipt and one message.
     """
-    return _cut_off(_looking(filled(answer, Callable, "a function")))
+    write = filled(answer, Callable, "a function")
+    return _cut_off(lambda naive, key, digest: naive.saved(key) or write(naive, key, digest))
 
 
 @checks
 def at_once(answer: Callable[..., object]) -> str:
-    """Your function returns the receipt of the key, and writes result, receipt and message first where there
-    is none. Another try of the same call is made whole just before each transaction of
-    `answer(naive, key, digest)`.
+    """Your function returns the receipt of the key. If there is none, it writes result, receipt and message
+    first. Another try of the same call runs just before each transaction of `answer(naive, key, digest)`.
 
-    In the end there must be one result with one receipt and one message, also where the call is cut off, and
-    every caller must have got the receipt.
+    In the end there must be one result with one receipt and one message, also if the call is cut off, and
+    every caller must get the receipt.
     """
     _cut_off(filled(answer, Callable, "a function"))
     for number in range(1, MOST + 1):
         with _naive() as naive, _rival(naive, answer, number) as tries:
-            given = _made(answer, naive)
+            given = called("", answer, naive, *CALL)
             if not tries:
                 break
-            when = f"another try comes before transaction {number} of your call"
-            _must_be_once(naive, when)
-            _must_be_replayed(given, when)
+            _must_be_once(naive, given, f"another try runs before transaction {number} of your call: ", True)
     with _naive() as naive:
-        _must_be_replayed(_made(answer, naive), "called for the first time")
-    return "there is one effect and every caller gets the receipt, wherever another try comes in"
-
-
-def _looking(write: Callable[..., object]) -> Callable[..., object]:
-    def accept(naive: Naive, key: str, digest: str) -> object:
-        return naive.saved(key) or write(naive, key, digest)
-
-    return accept
+        _must_be_once(naive, called("", answer, naive, *CALL), "called for the first time: ", True)
+    return "there is one effect and every caller gets the receipt, wherever another try runs"
 
 
 def _cut_off(accept: Callable[..., object]) -> str:
-    with _naive() as naive, _watched(naive.store) as outside:
-        _ended(_made(accept, naive), "called once")
-        _must_be_once(naive, "called once")
-        again = _made(accept, naive)
-        _must_be_once(naive, "called again with the same key")
-        _must_be_replayed(again, "called again with the same key")
-    cuts = [
-        (point, number)
-        for number in range(1, MOST + 1)
-        for point in FAILPOINTS
-        if _cut(accept, point, number)
-    ]
+    with _naive() as naive, _writes_outside(naive.store) as outside:
+        _must_be_once(naive, called("", accept, naive, *CALL), "called once: ")
+        _must_be_once(naive, called("", accept, naive, *CALL), "called again with the same key: ", True)
+    places = [(point, number) for number in range(1, MOST + 1) for point in FAILPOINTS]
+    cuts = [place for place in places if _cut(accept, *place)]
     if not cuts:
         raise NotYet("nothing is written with `with naive.store.write() as db`")
     if outside:
         raise NotYet(
-            f"{outside[0]} runs outside of `with naive.store.write()`; a crash can strike before the rest"
+            f"{outside[0]} runs outside `with naive.store.write()`; a crash can strike before the rest"
         )
     return f"cut off at {len(cuts)} points and called again, there is one result, receipt and message"
 
 
 def _cut(accept: Callable[..., object], point: str, number: int) -> bool:
-    """Whether the call came to this point for this time, and was cut off there."""
+    """Cut the call off where it reaches this point for this time. Returns whether it got there."""
     with _naive() as naive:
         reached: list[str] = []
 
@@ -94,18 +77,14 @@ def _cut(accept: Callable[..., object], point: str, number: int) -> bool:
                 raise InjectedFault(point)
 
         naive.store.failpoint = failpoint
-        given = _made(accept, naive)
+        given = called("", accept, naive, *CALL)
         if reached.count(point) < number:
             return False
         naive.store.failpoint = reached.append
         cut = f"cut off {point.replace('_', ' ')} of transaction {number}"
         if given.word != "unknown":
-            raise NotYet(
-                f"{cut}, your function catches the fault and goes on; a process that ended cannot do that"
-            )
-        when = f"{cut} and called again"
-        _ended(_made(accept, naive), when)
-        _must_be_once(naive, when)
+            raise NotYet(f"{cut}, your function catches the fault and goes on; a dead process cannot do that")
+        _must_be_once(naive, called("", accept, naive, *CALL), f"{cut} and called again: ")
     return True
 
 
@@ -116,8 +95,8 @@ def _naive() -> Iterator[Naive]:
 
 
 @contextlib.contextmanager
-def _watched(store: Store) -> Iterator[list[str]]:
-    """The statements that write outside of a `with store.write()` block, in a word or two each."""
+def _writes_outside(store: Store) -> Iterator[list[str]]:
+    """Collects the statements that write outside a `with store.write()` block, in a word or two each."""
     outside: list[str] = []
 
     def trace(sql: str) -> None:
@@ -133,39 +112,24 @@ def _watched(store: Store) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _rival(naive: Naive, accept: Callable[..., object], number: int) -> Iterator[list[Outcome]]:
-    """A second connection that makes the same call just before this transaction of the first one begins."""
+    """Make the same call on a second connection just before this transaction of the first one begins."""
     begun, tries = [], []
     with contextlib.closing(naive.store.again()) as other:
 
         def write() -> Transaction:
             begun.append(number)
             if len(begun) == number:
-                tries.append(_made(accept, Naive(other)))
+                tries.append(called("", accept, Naive(other), *CALL))
             return Store.write(naive.store)
 
         naive.store.write = write
         yield tries
 
 
-def _made(accept: Callable[..., object], naive: Naive) -> Outcome:
-    go_on()
-    try:
-        return attempt(accept, naive, *CALL)
-    except Exception as error:
-        raise NotYet(raised(error)) from None
-
-
-def _ended(given: Outcome, when: str) -> None:
-    if given.word not in ("accepted", "replayed"):
-        raise NotYet(f"{when}, your function ends as {given.word} {given.reason}")
-
-
-def _must_be_once(naive: Naive, when: str) -> None:
+def _must_be_once(naive: Naive, given: Outcome, when: str, receipt: bool = False) -> None:
+    """Raises NotYet unless the call returned, with its receipt where that is asked, and had one effect."""
+    must_return(given, when)
     if naive.counted() != ONCE:
-        raise NotYet(f"{when}: results, receipts and messages are {naive.counted()}, not {ONCE}")
-
-
-def _must_be_replayed(given: Outcome, when: str) -> None:
-    _ended(given, when)
-    if given.facts() != {"result_digest": CALL[1]}:
-        raise NotYet(f"{when}: your function does not return the receipt")
+        raise NotYet(f"{when}results, receipts and messages are {naive.counted()}, not {ONCE}")
+    if receipt and given.facts() != {"result_digest": CALL[1]}:
+        raise NotYet(f"{when}your function does not return the receipt")

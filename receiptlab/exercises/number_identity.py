@@ -1,25 +1,24 @@
 """Copies in which equal integers are never the same object.
 
 Python keeps one object for each small integer, so a guard that compares with `is` passes with the small
-numbers of a case and fails with large ones. The checks hand such copies to a learner's code.
+numbers of a case and fails with large ones. The checks give such copies to a learner's code.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
 from types import SimpleNamespace
 
 
 class Number(int):
-    """An integer that equals any other of its value and is identical to none."""
+    """An integer that is equal to others of its value and identical to none of them."""
 
     def __deepcopy__(self, memo: dict) -> int:
         return int(self)
 
 
-Number.__name__ = "int"  # as Python's own messages about it should call it
+Number.__name__ = "int"  # so that Python's own messages call it int
 
 
 def apart(value: object) -> object:
@@ -49,19 +48,18 @@ def _copied(value: object, old: type, new: type) -> object:
 
 
 class Apart:
-    """A contract seen through such copies: takes Numbers as arguments and answers with Numbers."""
+    """A contract that takes Numbers as arguments and returns Numbers."""
 
     def __init__(self, contract: object) -> None:
         self._contract = contract
 
     def __getattr__(self, name: str) -> object:
         found = getattr(self._contract, name)
-        return self._through(found) if callable(found) else found
+        if not callable(found):
+            return found
 
-    @staticmethod
-    def _through(call: Callable[..., object]) -> Callable[..., object]:
         def called(*args: object, **kwargs: object) -> object:
             named = {name: plain(value) for name, value in kwargs.items()}
-            return apart(call(*map(plain, args), **named))
+            return apart(found(*map(plain, args), **named))
 
         return called

@@ -1,4 +1,4 @@
-"""Checks of what is done after something went wrong."""
+"""Checks of what a learner does after a crash, and of a restore procedure."""
 
 from __future__ import annotations
 
@@ -10,57 +10,63 @@ from dataclasses import replace
 from receiptlab.contracts.base import Contract
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.errors import LabError
-from receiptlab.exercises.answers import NotYet, checks, filled, first_wrong, place, raised, reading
+from receiptlab.exercises.answers import (
+    NotYet,
+    called,
+    checks,
+    filled,
+    first_wrong,
+    place,
+    reading,
+    returned,
+)
 from receiptlab.exercises.case_answers import read
 from receiptlab.exercises.number_identity import Apart, apart, plain
-from receiptlab.exercises.watchdog import go_on
 from receiptlab.experiment.case_file import Call, Case, CaseError
 from receiptlab.experiment.library import load
 from receiptlab.experiment.player import play, played
 from receiptlab.experiment.row_diff import Rows
 from receiptlab.experiment.run import Change, Run, Step
 from receiptlab.faults.failpoints import failpoints_of
-from receiptlab.outcomes import Outcome, attempt
+from receiptlab.outcomes import Outcome
 from receiptlab.scenarios import restoring
 from receiptlab.store import FAILPOINTS, Store
 
 LONGEST = 120
-"""So much of what a function returned is shown."""
+"""Maximum number of characters shown of what a function returned."""
 
 
 @checks
 def recovers(name: str, number: int, answer: Callable[..., object], between: Sequence[dict] = ()) -> str:
-    """The call at step `number` of a case ends at each of its crash points in turn. Then your function is
-    called on the file that is left, as `answer(contract, **arguments)` with the arguments of that call; and
-    at each point once more after the calls of `between` (lines, as `like` makes them) have come first.
+    """The call at step `number` of a case crashes at each of its crash points in turn. Then your function
+    is called on the file that is left, as `answer(contract, **arguments)` with the arguments of that call.
+    If there are calls in `between` (lines, as `like` makes them), all of it is repeated with these calls
+    made after the crash.
 
-    Where the call had not committed, your function must end as the call itself does then, with the same
-    rows. Where it had, it must change no row and return the answer of the call, or what the call returns
-    when it comes again.
+    If the crash came before the commit, your function must end as the call itself does then, with the same
+    rows. If it came after the commit, it must change no row, and return the answer of the call, or what the
+    call returns when it is made again.
     """
     filled(answer, Callable, "a function")
     case = load(name)
-    calm = replace(case.calls[number - 1], fault="", expect=None)
+    call = replace(case.calls[number - 1], fault="", expect=None)
+    first = play(_until(case, number, call)).last
     points = [
-        point for point in failpoints_of(CONTRACTS[case.contract], calm.call) if _strikes(case, number, point)
+        point
+        for point in failpoints_of(CONTRACTS[case.contract], call.call)
+        if play(_until(case, number, replace(call, fault=point))).last.reason == point
     ]
-    first = play(_until(case, number, calm)).last
     if not points:
         raise CaseError(f"{name}, {place(first)} has no crash points; it ends {first.outcome}")
     others = read(CONTRACTS[case.contract], between).calls if between else ()
     for later in ((), others) if others else ((),):
         for point in points:
-            left = _until(case, number, replace(calm, fault=point), *later)
-            _recovered(_after(point, later), answer, calm, left, first if point == FAILPOINTS[-1] else None)
-    told = f"after a crash at each of the {len(points)} points of {calm.call}"
-    others = f"; and it is right when {', '.join(call.call for call in others)} came first" if others else ""
-    return f"{told} it is as if nothing had happened{others}"
-
-
-def _strikes(case: Case, number: int, point: str) -> bool:
-    """Whether the call at this step comes to the point."""
-    dying = replace(case.calls[number - 1], fault=point, expect=None)
-    return play(_until(case, number, dying)).last.reason == point
+            left = _until(case, number, replace(call, fault=point), *later)
+            when = "".join(f" and {each.actor}'s {each.call} at {each.args.get('now')}" for each in later)
+            committed = first if point == FAILPOINTS[-1] else None
+            _must_recover(f"after a crash at {point}{when} ", answer, call, left, committed)
+    also = f", also when {', '.join(each.call for each in others)} came first" if others else ""
+    return f"answer and file are right after a crash at each of the {len(points)} points of {call.call}{also}"
 
 
 def _until(case: Case, number: int, *calls: Call) -> Case:
@@ -68,15 +74,10 @@ def _until(case: Case, number: int, *calls: Call) -> Case:
     return replace(case, calls=(*case.calls[: number - 1], *calls))
 
 
-def _after(point: str, later: Sequence[Call]) -> str:
-    told = "".join(f" and {call.actor}'s {call.call} at {call.args.get('now')}" for call in later)
-    return f"after a crash at {point}{told}"
-
-
-def _recovered(after: str, answer: Callable, calm: Call, left: Case, committed: Step | None) -> None:
-    """Raises NotYet unless the function does what is right on this file. `committed` is how the call ended
-    when nothing happened, where it had committed."""
-    again, wanted = played(replace(left, calls=(*left.calls, calm)))
+def _must_recover(when: str, answer: Callable, call: Call, left: Case, committed: Step | None) -> None:
+    """Raises NotYet unless the function is right on this file. `committed` is how the call ended without a
+    crash, if the crash came after its commit."""
+    again, wanted = played(replace(left, calls=(*left.calls, call)))
     run, content = played(left)
     right = [again.last]
     if committed:
@@ -84,62 +85,53 @@ def _recovered(after: str, answer: Callable, calm: Call, left: Case, committed: 
     with contextlib.closing(wanted), contextlib.closing(content), _copy(left, content) as contract:
         if not run.held:
             raise CaseError(f"{left.name}, {first_wrong(run)}")
-        given = _given(after, answer, contract, calm)
-        if not any(_alike(given, step) for step in right):
-            what = _otherwise(given, right[0])
-            raise NotYet(f"{after} your function {_words(given)}; right is {_right(right[0], calm)}{what}")
-        if left_behind := _left_behind(contract):
-            raise NotYet(f"{after} your function {left_behind}")
-        if differs := _differing(content if committed else wanted, contract.store.db):
-            raise NotYet(f"{after} {_told(differs[0])}")
+        # A number is never identical to an equal one here, so a comparison with `is` is noticed.
+        named = {name: apart(value) for name, value in call.args.items()}
+        given = called(when, answer, Apart(contract), **named)
+        given = replace(given, answer=plain(given.answer))
+        if not any(_is_same(given, step) for step in right):
+            raise NotYet(
+                f"{when}your function {_ends(given)}; {_right(right[0], call)}{_differs(given, right[0])}"
+            )
+        _must_be_idle(contract, when)
+        rows = Rows()
+        rows.changes({"": content if committed else wanted})
+        if changes := rows.changes({"": contract.store.db}):
+            raise NotYet(f"{when}{_row(changes[0])}")
 
 
 @contextlib.contextmanager
 def _copy(case: Case, content: sqlite3.Connection) -> Iterator[Contract]:
-    """The contract over a file of its own with this content."""
+    """The case's contract over a temporary file with this content."""
     kind = CONTRACTS[case.contract]
     with Store.temporary(kind.SCHEMA) as store:
         content.backup(store.db)
         yield kind(store)
 
 
-def _given(after: str, answer: Callable, contract: Contract, call: Call) -> Outcome:
-    go_on()
-    try:
-        # Numbers that are equal are not identical here, so an answer that compares with `is` is noticed.
-        named = {name: apart(value) for name, value in call.args.items()}
-        given = attempt(answer, Apart(contract), **named)
-        return replace(given, answer=plain(given.answer))
-    except Exception as error:
-        raise NotYet(f"{after} {raised(error)}") from None
-
-
-def _alike(given: Outcome, step: Step) -> bool:
+def _is_same(given: Outcome, step: Step) -> bool:
     if step.outcome in ("accepted", "replayed"):
-        return _returned(given) and given.facts() == step.answer
+        return returned(given) and given.facts() == step.answer
     return (given.word, given.reason) == (step.outcome, step.reason)
 
 
-def _returned(given: Outcome) -> bool:
-    return given.word in ("accepted", "replayed", "read")
-
-
-def _words(given: Outcome) -> str:
-    if not _returned(given):
+def _ends(given: Outcome) -> str:
+    if not returned(given):
         return f"ends as {given.word} {given.reason}".rstrip()
     if given.answer is None:
         return "returns nothing"
-    told = repr(given.answer)
-    return f"returns {told[:LONGEST]}{'…' if len(told) > LONGEST else ''}"
+    text = repr(given.answer)
+    return f"returns {text[:LONGEST]}{'…' if len(text) > LONGEST else ''}"
 
 
 def _right(step: Step, call: Call) -> str:
-    is_answer = step.outcome in ("accepted", "replayed")
-    return f"what {call.call} answers" if is_answer else " ".join(reading(step))
+    if step.outcome in ("accepted", "replayed"):
+        return f"it should return what {call.call} returns"
+    return f"it should end as {' '.join(reading(step))}"
 
 
-def _otherwise(given: Outcome, step: Step) -> str:
-    """The fields of the answer that are not as they should be."""
+def _differs(given: Outcome, step: Step) -> str:
+    """The fields of the answer that are wrong."""
     facts = given.facts()
     if not facts or facts.keys() != step.answer.keys():
         return ""
@@ -147,41 +139,35 @@ def _otherwise(given: Outcome, step: Step) -> str:
     return f"; {', '.join(f'{name} is {facts[name]}, not {step.answer[name]}' for name in names)}"
 
 
-def _left_behind(contract: Contract) -> str:
+def _must_be_idle(contract: Contract, when: str) -> None:
     try:
         contract.store.read("SELECT 1")
     except LabError:
-        return "closes the store; leave it open"
-    return "leaves a transaction open" if contract.store.db.in_transaction else ""
+        raise NotYet(f"{when}your function closes the store; leave it open") from None
+    if contract.store.db.in_transaction:
+        raise NotYet(f"{when}your function leaves a transaction open")
 
 
-def _differing(wanted: sqlite3.Connection, is_now: sqlite3.Connection) -> tuple[Change, ...]:
-    rows = Rows()
-    rows.changes({"": wanted})
-    return rows.changes({"": is_now})
-
-
-def _told(change: Change) -> str:
-    what = {"added": "there is a row too many", "removed": "a row is missing"}
+def _row(change: Change) -> str:
     columns = ", ".join(
         f"{name} is {value}, not {change.was.get(name)}" for name, value in change.row.items()
     )
-    words = what.get(change.what, f"a row is otherwise ({columns})")
-    return f"{words}: {change.table} {change.key}"
+    words = {"added": "there is an extra row", "removed": "a row is missing"}
+    return f"{words.get(change.what, f'a row differs ({columns})')}: {change.table} {change.key}"
 
 
 @checks
 def restores(answer: Sequence[str]) -> str:
-    """The steps of the restore procedure by their names, in your order. The world goes on between them as it
-    does in `scenarios/restoring.py`, and the audit at the end says which clauses were kept. Then all of it
-    once more, and there the original has one more result right after your first step. The restore receipt
-    must list every effect."""
+    """Your answer names the steps of the restore procedure in your order. Other actors go on between them
+    as in `scenarios/restoring.py`, and an audit at the end checks the clauses. Then everything runs again,
+    and this time the original has one more result right after your first step. The restore receipt must
+    list every effect."""
     known = {step.__name__: step for step in restoring.PROCEDURE}
     for name in filled(answer, (list, tuple), "a list of names"):
         if not isinstance(name, str) or name not in known:
             raise NotYet(f"there is no step {name}; the steps are {', '.join(sorted(known))}")
-    if len(set(answer)) < len(answer):
-        raise NotYet(f"{next(name for name in answer if answer.count(name) > 1)} is there twice")
+        if answer.count(name) > 1:
+            raise NotYet(f"{name} is in the list twice")
     steps = [known[name] for name in answer]
     _audited(steps, restoring.STORY, "")
     run = _audited(steps, restoring.GOES_ON, "when the original goes on after your first step, ")
@@ -189,21 +175,19 @@ def restores(answer: Sequence[str]) -> str:
 
 
 def _audited(steps: Sequence[Callable], story: Sequence[Callable], when: str) -> Run:
-    """The run of the restore. Raises NotYet where a clause is broken."""
+    """The run of the restore. Raises NotYet if a clause is broken."""
     try:
         run = restoring.restored(steps, story)
     except LabError as error:
-        raise NotYet(f"{when}the story stops, because somebody cannot go on: {error}") from None
+        raise NotYet(f"{when}the restore cannot go on: {error}") from None
     broken = [clause for clause, kept in run.last.answer.items() if not kept]
     if broken:
         words = "; ".join(f"{clause}, {BROKEN[clause]}" for clause in broken)
-        raise NotYet(f"{when}the audit (step {run.last.number}) finds broken: {words}")
+        raise NotYet(f"{when}the audit (step {run.last.number}) finds broken clauses: {words}")
     receipt = next(step for step in run.steps if step.call == "issue")
     listed = sum(len(writer["accepted"]) for writer in receipt.answer["writers"])
-    effects = run.last.counts[-1]
-    if listed < effects:
-        told = f"lists {listed} of the {effects} effects that there are in the end"
-        raise NotYet(f"{when}{place(receipt)}: the restore receipt {told}")
+    if listed < (effects := run.last.counts[-1]):
+        raise NotYet(f"{when}{place(receipt)}: the restore receipt lists {listed} of the {effects} effects")
     return run
 
 
@@ -211,7 +195,7 @@ BROKEN = {
     "S-1": "the copy accepted a result before it was in service",
     "S-4": "a late result of the original took effect",
     "S-8": "a piece of work was done twice",
-    "S-7": "the copy still owes a message",
+    "S-7": "the copy still has a pending message",
     "S-5": "there is no restore receipt",
 }
-"""What it means that a clause is broken."""
+"""What has happened if a clause is broken."""

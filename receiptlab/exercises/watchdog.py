@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 TRIES = 20
-"""How often a thread that took too long is asked to stop, 50 ms apart."""
+"""Maximum number of attempts to stop a thread that took too long, 50 ms apart."""
 
 
 class TooLong(Exception):
@@ -24,19 +24,19 @@ class _Thread(threading.Thread):
 
 
 def go_on() -> None:
-    """Report progress to the `within` that runs this code, if one does: its time begins anew."""
+    """Report progress to the `within` that runs this code, if there is one: its time starts again."""
     thread = threading.current_thread()
     if isinstance(thread, _Thread):
         thread.progress += 1
 
 
 def within(seconds: float | None, call: Callable[[], object]) -> object:
-    """Make the call in a thread and return what it returns, or raise what it raises. Raises TooLong when
-    it makes no progress for this long. Without a limit it waits for ever.
+    """Make the call in a thread and return or raise what it does. Raises TooLong when it makes no progress
+    for this long. Without a limit it waits forever.
 
-    A thread works in every system and inside a running kernel, where a child process could not see what a
-    learner has defined. A call that loops is ended. A call that waits for a lock cannot be reached from
-    outside; its thread stays asleep until the kernel ends.
+    A thread works on every system and inside a running kernel, where a child process could not see what a
+    learner has defined. A call that loops is stopped. A call that waits for a lock cannot be stopped from
+    outside. Its thread stays asleep until the kernel ends.
     """
     ended: list[tuple[object, BaseException | None]] = []
     here = contextvars.copy_context()  # what the call prints appears under the cell that made it

@@ -1,9 +1,5 @@
 """The exercises: made from the solutions, blank, and their checks can tell right from wrong."""
 
-import contextlib
-import io
-import itertools
-import linecache
 import re
 import subprocess
 from itertools import pairwise
@@ -11,41 +7,21 @@ from types import FunctionType
 
 import pytest
 
-from receiptlab import exercises as judge
+from receiptlab import exercises as check
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.faults.ablation import guard_names
+from tests.exercises.lines import code, lines_of, said
 from tools import exercises, notebooks, workshop
 
 LESSONS = sorted((notebooks.ROOT / "notebooks").glob("*.ipynb"))
 SOLUTIONS = sorted(exercises.SOLUTIONS.glob("*.ipynb"))
-CHECKS = [name for name in judge.__all__ if name not in ("like", "read", "tell")]
-CELLS = itertools.count(1)
+CHECKS = [name for name in check.__all__ if name not in ("like", "read", "print_calls")]
 each_solution = pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
-
-
-def code(nb):
-    return [notebooks.joined(cell["source"]) for cell in nb["cells"] if cell["cell_type"] == "code"]
 
 
 def checks(nb):
     """How many checks a notebook calls."""
-    return sum(len(re.findall(rf"^judge\.(?:{'|'.join(CHECKS)})\(", text, re.M)) for text in code(nb))
-
-
-def run(nb):
-    """The lines that its checks print, when its cells are run from top to bottom."""
-    return lines_of(code(nb))
-
-
-def lines_of(cells):
-    """The lines that checks print when these cells are run. A check may read the source of a function."""
-    names, printed = {"__name__": "exercise"}, io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        for text in cells:
-            name = f"cell {next(CELLS)}"
-            linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-            exec(compile(text, name, "exec"), names)
-    return [line for line in printed.getvalue().splitlines() if line.startswith(("done: ", "not yet: "))]
+    return sum(len(re.findall(rf"^check\.(?:{'|'.join(CHECKS)})\(", text, re.M)) for text in code(nb))
 
 
 def test_each_lesson_has_its_exercises_and_no_other_is_there():
@@ -100,11 +76,11 @@ def is_uncommitted(path):
 @each_solution
 def test_a_blank_exercise_runs_to_its_end_and_every_check_says_that_nothing_is_filled_in(path):
     made = exercises.exercise(notebooks.read(path))
-    told = run(made)
-    assert len(told) == checks(made) >= 3
-    assert all(line.endswith("nothing is filled in here") for line in told), told
+    printed = lines_of(code(made))
+    assert len(printed) == checks(made) >= 3
+    assert all(line.endswith("nothing is filled in here") for line in printed), printed
     gaps = sum(text.count(exercises.BEGIN) for text in code(made))
-    assert gaps == len(told), "a check a gap"
+    assert gaps == len(printed), "a check a gap"
 
 
 @each_solution
@@ -125,17 +101,17 @@ def test_every_check_of_a_solution_says_done(path):
 def built():
     """Every (contract, call, guards) that a solution hands to a check: the one that it wrote, or all of a call."""
     found = []
-    kept = judge.guard, judge.guards, judge.guarded
-    judge.guard = lambda contract, call, mine: found.append((contract, call, mine))
-    judge.guards = lambda contract, call, mine: found.append((contract, call, tuple(mine)))
-    judge.guarded = lambda contract, calls, mine: found.extend(
+    kept = check.guard, check.guards, check.guarded
+    check.guard = lambda contract, call, mine: found.append((contract, call, mine))
+    check.guards = lambda contract, call, mine: found.append((contract, call, tuple(mine)))
+    check.guarded = lambda contract, calls, mine: found.extend(
         (contract, call, tuple(mine[call])) for call in calls
     )
     try:
         for path in SOLUTIONS:
-            run(notebooks.read(path))
+            lines_of(code(notebooks.read(path)))
     finally:
-        judge.guard, judge.guards, judge.guarded = kept
+        check.guard, check.guards, check.guarded = kept
     return found
 
 
@@ -166,29 +142,20 @@ def test_every_guard_of_every_contract_is_built_in_some_exercise(built):
     assert sorted(each for each in every - mine if each[:2] not in WITHOUT_EXERCISE) == []
 
 
-def test_each_guard_left_out_of_a_learners_version_is_noticed(built, capsys):
+def test_each_guard_left_out_of_a_learners_version_is_noticed(built):
     for contract, call, answer in built:
         for name, version in left_out(answer):
-            (judge.guard if callable(version) else judge.guards)(contract, call, version)
-            told = capsys.readouterr().out
-            assert re.match(r"not yet: [A-Z]-\d\d-[\w-]+, step \d+ \(", told), (call, name, told)
+            line = said(check.guard if callable(version) else check.guards, contract, call, version)
+            assert re.match(r"not yet: [A-Z]-\d\d-[\w-]+, step \d+ \(", line), (call, name, line)
 
 
 # The generator
 
 
 def book(*sources):
-    cells = [
-        {
-            "cell_type": "code",
-            "id": f"c{n}",
-            "metadata": {},
-            "source": text,
-            "outputs": [],
-            "execution_count": 1,
-        }
-        for n, text in enumerate(sources)
-    ]
+    """A notebook with these code cells."""
+    empty = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": 1}
+    cells = [empty | {"id": f"c{n}", "source": text} for n, text in enumerate(sources)]
     return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
 
 
@@ -202,16 +169,12 @@ def book(*sources):
         ("for x in y:\n    print(x)", "..."),
         ("print(1)\nmine = [\n    1,\n]", "mine = ..."),
         ("", "..."),
+        ("    if x:\n        return 1", "    ..."),
     ],
 )
 def test_what_a_gap_looks_like(solved, gap):
     text = f"before = 1\n# your turn: think\n{solved}\n# until here\nafter = 2"
     assert exercises.blank(text) == f"before = 1\n# your turn: think\n{gap}\n# until here\nafter = 2"
-
-
-def test_a_gap_keeps_its_indent():
-    text = "def f(x):\n    # your turn\n    if x:\n        return 1\n    # until here"
-    assert exercises.blank(text) == "def f(x):\n    # your turn\n    ...\n    # until here"
 
 
 def test_a_gap_without_end_is_refused():
@@ -220,12 +183,20 @@ def test_a_gap_without_end_is_refused():
 
 
 def test_filling_in_changes_no_outline_and_any_other_edit_does():
-    solved = book("# your turn\nmine = 1\n# until here\njudge.same('x', mine, 1)")
+    solved = book("# your turn\nmine = 1\n# until here\ncheck.same('x', mine, 1)")
     blank = exercises.exercise(solved)
-    half = book("# your turn\nmine = (\n# until here\njudge.same('x', mine, 1)")
-    other = book("# your turn\nmine = 1\n# until here\njudge.same('x', 1, 1)")
+    half = book("# your turn\nmine = (\n# until here\ncheck.same('x', mine, 1)")
+    other = book("# your turn\nmine = 1\n# until here\ncheck.same('x', 1, 1)")
     assert exercises.outline(solved) == exercises.outline(blank) == exercises.outline(half)
     assert exercises.outline(other) != exercises.outline(blank)
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Empty folders in place of the solutions and exercises."""
+    monkeypatch.setattr(exercises, "SOLUTIONS", tmp_path)
+    monkeypatch.setattr(exercises, "EXERCISES", tmp_path / "exercises")
+    return tmp_path
 
 
 KEPT = "one.ipynb: kept, because somebody has written into it; --force makes it anew\n"
@@ -242,13 +213,11 @@ KEPT = "one.ipynb: kept, because somebody has written into it; --force makes it 
         ('"cells"', "no notebook any more"),
     ],
 )
-def test_an_exercise_that_somebody_has_written_into_is_kept(tmp_path, monkeypatch, capsys, was, written):
-    monkeypatch.setattr(exercises, "SOLUTIONS", tmp_path)
-    monkeypatch.setattr(exercises, "EXERCISES", tmp_path / "exercises")
-    solved = book("# your turn\nmine = 1\n# until here\njudge.same('x', mine, 1)")
-    notebooks.write(tmp_path / "one.ipynb", solved)
+def test_an_exercise_that_somebody_has_written_into_is_kept(folders, capsys, was, written):
+    solved = book("# your turn\nmine = 1\n# until here\ncheck.same('x', mine, 1)")
+    notebooks.write(folders / "one.ipynb", solved)
     assert exercises.main([]) == 0 and exercises.main(["--check"]) == 0
-    made = tmp_path / "exercises" / "one.ipynb"
+    made = folders / "exercises" / "one.ipynb"
     blank = made.read_text()
     made.write_text(blank.replace(was, written))
     capsys.readouterr()
@@ -258,24 +227,21 @@ def test_an_exercise_that_somebody_has_written_into_is_kept(tmp_path, monkeypatc
     assert exercises.main(["--force"]) == 0 and made.read_text() == blank
 
 
-def test_a_blank_exercise_that_is_not_as_its_solution_is_made_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr(exercises, "SOLUTIONS", tmp_path)
-    monkeypatch.setattr(exercises, "EXERCISES", tmp_path / "exercises")
+def test_a_blank_exercise_that_differs_from_its_solution_is_made_again(folders):
     assert exercises.main([]) == 1, "no solutions"
-    notebooks.write(tmp_path / "one.ipynb", book("# your turn\nmine = 1\n# until here"))
+    notebooks.write(folders / "one.ipynb", book("# your turn\nmine = 1\n# until here"))
     assert exercises.main([]) == 0
-    notebooks.write(tmp_path / "one.ipynb", book("# your turn\nyours = 1\n# until here"))
+    notebooks.write(folders / "one.ipynb", book("# your turn\nyours = 1\n# until here"))
     assert exercises.main(["--check"]) == 1 and exercises.main([]) == 0
-    assert "yours = ..." in (tmp_path / "exercises" / "one.ipynb").read_text()
-    notebooks.write(tmp_path / "one.ipynb", book("# your turn\nyours = 1"))
+    assert "yours = ..." in (folders / "exercises" / "one.ipynb").read_text()
+    notebooks.write(folders / "one.ipynb", book("# your turn\nyours = 1"))
     assert exercises.main([]) == 1, "no end of the gap"
 
 
 def test_cells_that_explain_the_solution_stay_there():
     nb = book("x = 1")
-    nb["cells"] += [
-        {"cell_type": "markdown", "id": "why", "metadata": {"tags": ["solution"]}, "source": "Because."},
-    ]
+    because = {"cell_type": "markdown", "id": "why", "metadata": {"tags": ["solution"]}, "source": "Because."}
+    nb["cells"].append(because)
     assert len(exercises.exercise(nb)["cells"]) == 1
 
 

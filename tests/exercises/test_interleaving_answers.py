@@ -1,8 +1,8 @@
-"""The checks of interleavings of statements: right answers, wrong ones, and what they are told."""
+"""The checks of interleavings: one that goes wrong, and a function that must be right in all of them."""
 
 import pytest
 
-from receiptlab import exercises as judge
+from receiptlab import exercises as check
 from receiptlab.scenarios import interleaving_rows as every_interleaving
 from receiptlab.scenarios.naive import (
     Saved,
@@ -14,68 +14,50 @@ from receiptlab.scenarios.naive import (
     write_result,
 )
 from receiptlab.scenarios.racing_mistakes import accept_and_forget_to_end, accept_deferred
+from tests.exercises.lines import said, write_three
 
-
-def told(capsys):
-    """The one line that a check has printed."""
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1, lines
-    return lines[0]
-
+BLANK = "not yet: nothing is filled in here"
 
 # ends_in
 
 OUTSIDE = "check outside of the transaction"
-
-
-@pytest.mark.parametrize("answer", ["AAAAABABBBBB", "aaaaa ba bbbbb"])
-def test_an_order_that_ends_so(answer, capsys):
-    judge.ends_in(OUTSIDE, "duplicated", answer)
-    assert told(capsys) == (
-        "done: it ends duplicated: in AAAAABABBBBB A accepted, B accepted, with results 2, receipts 2, outbox 2"
-    )
+DUPLICATED = (
+    "done: it ends duplicated: in AAAAABABBBBB A accepted, B accepted, with results 2, receipts 2, outbox 2"
+)
 
 
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        (..., "nothing is filled in here"),
-        ("", "nothing is filled in here"),
-        (5, "this needs an order in letters"),
-        (["A", "B"], "this needs an order in letters"),
-        ("ABC", "unknown letter 'C' in the interleaving; the callers are A, B"),
-        ("AB", "AB is too short: A or B still has to go on"),
-        ("AAAAAABB", "AAAAAABB is too long: every call has ended after AAAAAAB"),
-        ("ABABABABABAB", "ABABABABABAB does not fit: at step 6 it is A who can go on"),
-        (
-            "AAAAAAB",
-            "it ends serializable: in AAAAAAB A accepted, B replayed, with results 1, receipts 1, outbox 1",
-        ),
+        ("AAAAABABBBBB", DUPLICATED),
+        ("aaaaa ba bbbbb", DUPLICATED),
+        (..., BLANK),
+        ("", BLANK),
+        (5, "not yet: this needs an interleaving in letters"),
+        (["A", "B"], "not yet: this needs an interleaving in letters"),
+        ("ABC", "not yet: unknown letter 'C'"),
+        ("AB", "not yet: AB is too short"),
+        ("AAAAAABB", "not yet: AAAAAABB is too long"),
+        ("ABABABABABAB", "not yet: ABABABABABAB does not fit"),
+        ("AAAAAAB", "not yet: it ends serializable: in AAAAAAB A accepted, B replayed, with results 1, receipts 1, outbox 1"),
     ],
-)
-def test_an_order_that_does_not_end_so(answer, line, capsys):
-    judge.ends_in(OUTSIDE, "duplicated", answer)
-    assert told(capsys).startswith(f"not yet: {line}")
+)  # fmt: skip
+def test_an_interleaving_that_must_end_in_a_duplicate(answer, line):
+    assert said(check.ends_in, OUTSIDE, "duplicated", answer).startswith(line)
 
 
-def test_every_order_that_was_explored_is_judged_by_what_it_came_to(capsys):
-    for interleaving in every_interleaving.explored(OUTSIDE).interleavings:
-        judge.ends_in(OUTSIDE, "serializable", interleaving.interleaving)
-        assert told(capsys).startswith("done: " if interleaving.verdict == "serializable" else "not yet: ")
+def test_only_interleavings_with_the_right_verdict_are_accepted():
+    for each in every_interleaving.explored(OUTSIDE).interleavings:
+        printed = said(check.ends_in, OUTSIDE, "serializable", each.interleaving)
+        assert printed.startswith("done: " if each.verdict == "serializable" else "not yet: ")
 
 
-def test_a_verdict_that_no_order_has_is_not_asked_for(capsys):
-    judge.ends_in(OUTSIDE, "wrong", "AAAAAAB")
-    assert told(capsys) == "not yet: no order of check outside of the transaction ends wrong"
+def test_a_verdict_that_no_interleaving_has_is_a_mistake_in_the_exercise():
+    line = "not yet: no interleaving of check outside of the transaction ends wrong"
+    assert said(check.ends_in, OUTSIDE, "wrong", "AAAAAAB") == line
 
 
 # in_every_interleaving
-
-
-def write(db, key, digest):
-    write_result(db, digest)
-    write_receipt(db, key, digest)
-    write_message(db, digest)
 
 
 def statement_by_statement(naive, key, digest):
@@ -83,7 +65,7 @@ def statement_by_statement(naive, key, digest):
     db.execute("BEGIN IMMEDIATE")
     saved = naive.saved(key)
     if not saved:
-        write(db, key, digest)
+        write_three(db, key, digest)
     db.execute("COMMIT")
     return saved
 
@@ -92,7 +74,7 @@ def with_a_block(naive, key, digest):
     with naive.store.write() as db:
         saved = naive.saved(key)
         if not saved:
-            write(db, key, digest)
+            write_three(db, key, digest)
     return saved
 
 
@@ -114,7 +96,7 @@ def commits_early(naive, key, digest):
     return saved
 
 
-def for_ever(naive, key, digest):
+def forever(naive, key, digest):
     while True:
         naive.saved(key)
 
@@ -133,58 +115,36 @@ def raises(naive, key, digest):
 
 def through_the_driver(naive, key, digest):
     with naive.store.db as db:
-        write(db, key, digest)
+        write_three(db, key, digest)
 
 
 def made_up(naive, key, digest):
     return write_all(naive, key, digest) or Saved(digest)
 
 
-@pytest.mark.parametrize("answer", [statement_by_statement, with_a_block])
-def test_a_function_that_is_right_in_every_interleaving(answer, capsys):
-    judge.in_every_interleaving(answer)
-    assert told(capsys) == (
-        "done: all 12 interleavings are safe: one effect, and a client that asks again gets the receipt"
-    )
+RIGHT = "done: all 12 interleavings are serializable: one effect, and a retry gets the receipt"
 
 
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        (..., "nothing is filled in here"),
-        (5, "this needs a function"),
-        (blank, "nothing is filled in here"),
-        (no_receipt, "your function returns False; return the receipt, or None"),
-        (raises, "your code raised TypeError: "),
-        (
-            through_the_driver,
-            "your code raised TypeError: 'Gate' object does not support the context manager",
-        ),
-        (
-            accept_by_key_alone,
-            "48 of 50 interleavings end duplicated; in AAAAABABBBBB A accepted, B accepted, with results 2",
-        ),
-        (
-            accept_deferred,
-            "296 of 310 interleavings end busy; in AAAAABBABB A accepted, B failed SQLITE_BUSY_SNAPSHOT",
-        ),
-        (
-            accept_in_two_transactions,
-            "690 of 692 interleavings end duplicated; in AAAAAAABABBBBBBB A accepted, B accepted, with",
-        ),
-        (accept_and_forget_to_end, "your function returns and leaves its transaction open"),
-        (
-            commits_early,
-            "256 of 288 interleavings end duplicated; in AAAABABBBAAAABBBB A accepted, B accepted, with ",
-        ),
-        (without_answer, "12 of 12 interleavings end wrong; in "),
-        (
-            made_up,
-            "10 of 10 interleavings end duplicated; in AAAAABBBBB A replayed, B replayed, with results 2",
-        ),
-        (for_ever, "there is no end to the interleavings; does your function ask again and again?"),
+        (statement_by_statement, RIGHT),
+        (with_a_block, RIGHT),
+        (..., BLANK),
+        (blank, BLANK),
+        (5, "not yet: this needs a function"),
+        (no_receipt, "not yet: your function returns False; return the receipt, or None"),
+        (raises, "not yet: your code raised TypeError: "),
+        (through_the_driver, "not yet: your code raised TypeError: 'Gate' object does not support the context manager"),
+        (accept_by_key_alone, "not yet: 48 of 50 interleavings end duplicated; in AAAAABABBBBB A accepted, B accepted, with results 2"),
+        (accept_deferred, "not yet: 296 of 310 interleavings end busy; in AAAAABBABB A accepted, B failed SQLITE_BUSY_SNAPSHOT"),
+        (accept_in_two_transactions, "not yet: 690 of 692 interleavings end duplicated; in AAAAAAABABBBBBBB A accepted, B accepted, with"),
+        (accept_and_forget_to_end, "not yet: your function returns and leaves its transaction open"),
+        (commits_early, "not yet: 256 of 288 interleavings end duplicated; in AAAABABBBAAAABBBB A accepted, B accepted, with "),
+        (without_answer, "not yet: 12 of 12 interleavings end wrong; in "),
+        (made_up, "not yet: 10 of 10 interleavings end duplicated; in AAAAABBBBB A replayed, B replayed, with results 2"),
+        (forever, "not yet: the interleavings never end; does your function ask again and again?"),
     ],
-)
-def test_a_function_that_some_order_shows_to_be_wrong(answer, line, capsys):
-    judge.in_every_interleaving(answer)
-    assert told(capsys).startswith(f"not yet: {line}")
+)  # fmt: skip
+def test_a_function_that_must_be_right_in_every_interleaving(answer, line):
+    assert said(check.in_every_interleaving, answer).startswith(line)

@@ -1,28 +1,24 @@
-"""The checks of a recovery and of a restore: right answers, wrong ones, and what they are told."""
+"""The checks of what is done after a crash, and of a restore procedure."""
 
 import itertools
 import re
 
 import pytest
 
-from receiptlab import exercises as judge
+from receiptlab import exercises as check
 from receiptlab.contracts.work.claims import WorkState
 from receiptlab.errors import Refused
 from receiptlab.exercises import like
 from receiptlab.scenarios import restoring
 from receiptlab.store import Store
+from tests.exercises.lines import said
 
 LOST, RECLAIM = "W-06-answer-lost", "W-04-complete-after-reclaim"
 BETWEEN = [like(RECLAIM, 3), like(RECLAIM, 5)]
 """Worker-b takes the item and finishes it."""
-
-
-def told(capsys):
-    """The one line that a check has printed."""
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1, lines
-    return lines[0]
-
+BLANK = "not yet: nothing is filled in here"
+RIGHT = "done: answer and file are right after a crash at each of the 7 points of complete"
+BEFORE, AFTER = "not yet: after a crash at after_guards ", "not yet: after a crash at after_commit "
 
 # recovers
 
@@ -107,58 +103,46 @@ def of_another_form(contract):
     return contract
 
 
-@pytest.mark.parametrize("answer", [by_fence, by_trying_first])
-def test_a_recovery_that_is_right_at_once_and_later(answer, capsys):
-    judge.recovers(LOST, 3, answer)
-    assert told(capsys) == (
-        "done: after a crash at each of the 7 points of complete it is as if nothing had happened"
-    )
-    judge.recovers(LOST, 3, answer, between=BETWEEN)
-    assert told(capsys) == (
-        "done: after a crash at each of the 7 points of complete it is as if nothing had happened; "
-        "and it is right when next, complete came first"
-    )
+TAKES_OVER = (
+    "not yet: after a crash at after_guards and worker-b's next at 1000 and worker-b's complete at 1200 your "
+    "function returns WorkState(work=1, state='done', due=None); it should end as refused claim-lost"
+)
 
 
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        (..., "nothing is filled in here"),
-        (5, "this needs a function"),
-        (blank, "nothing is filled in here"),
-        (
-            idle,
-            "after a crash at after_guards your function returns nothing; right is what complete answers",
-        ),
-        (raises, "after a crash at after_guards your code raised TypeError: "),
-        (of_another_form, "after a crash at after_guards your code raised TypeError: of_another_form() got "),
-        (looks, "after a crash at after_guards your function returns WorkView(work=1, "),
-        (says_done, "after a crash at after_guards a row is otherwise (unsettled is 1, not 0): receipt "),
-        (later, "after a crash at after_guards a row is otherwise (staged_at is 105, not 100): outbox id 2"),
-        (
-            only_again,
-            "after a crash at after_commit your function ends as refused already-done; "
-            "right is what complete answers",
-        ),
-        (one_message_more, "after a crash at after_commit there is a row too many: outbox id 3"),
-        (begins, "after a crash at after_guards your function leaves a transaction open"),
-        (closes, "after a crash at after_guards your function closes the store"),
+        (by_fence, f"{RIGHT}, also when next, complete came first"),
+        (by_trying_first, f"{RIGHT}, also when next, complete came first"),
+        (by_state, TAKES_OVER),
+        (every_refusal_is_done, TAKES_OVER),
     ],
 )
-def test_a_recovery_that_is_wrong_at_once(answer, line, capsys):
-    judge.recovers(LOST, 3, answer)
-    assert told(capsys).startswith(f"not yet: {line}")
+def test_a_recovery_must_not_report_the_result_of_another_worker(answer, line):
+    assert said(check.recovers, LOST, 3, answer) == RIGHT
+    assert said(check.recovers, LOST, 3, answer, between=BETWEEN) == line
 
 
-@pytest.mark.parametrize("answer", [by_state, every_refusal_is_done])
-def test_a_recovery_that_takes_the_result_of_another_for_its_own(answer, capsys):
-    judge.recovers(LOST, 3, answer)
-    assert told(capsys).startswith("done: ")
-    judge.recovers(LOST, 3, answer, between=BETWEEN)
-    assert told(capsys) == (
-        "not yet: after a crash at after_guards and worker-b's next at 1000 and worker-b's complete at 1200 "
-        "your function returns WorkState(work=1, state='done', due=None); right is refused claim-lost"
-    )
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (..., BLANK),
+        (blank, BLANK),
+        (5, "not yet: this needs a function"),
+        (idle, f"{BEFORE}your function returns nothing; it should return what complete returns"),
+        (raises, f"{BEFORE}your code raised TypeError: "),
+        (of_another_form, f"{BEFORE}your code raised TypeError: of_another_form() got "),
+        (looks, f"{BEFORE}your function returns WorkView(work=1, "),
+        (says_done, f"{BEFORE}a row differs (unsettled is 1, not 0): receipt "),
+        (later, f"{BEFORE}a row differs (staged_at is 105, not 100): outbox id 2"),
+        (only_again, f"{AFTER}your function ends as refused already-done; it should return what complete returns"),
+        (one_message_more, f"{AFTER}there is an extra row: outbox id 3"),
+        (begins, f"{BEFORE}your function leaves a transaction open"),
+        (closes, f"{BEFORE}your function closes the store"),
+    ],
+)  # fmt: skip
+def test_a_recovery_that_is_wrong(answer, line):
+    assert said(check.recovers, LOST, 3, answer).startswith(line)
 
 
 @pytest.mark.parametrize(
@@ -170,27 +154,27 @@ def test_a_recovery_that_takes_the_result_of_another_for_its_own(answer, capsys)
         ("O-02-answer-lost", 3, "accept"),
     ],
 )
-def test_what_can_be_made_again_recovers_by_that_alone(name, number, call, capsys):
-    judge.recovers(name, number, lambda contract, **args: getattr(contract, call)(**args))
-    assert re.fullmatch(rf"done: after a crash at each of the \d points of {call} .*", told(capsys))
+def test_a_call_that_replays_recovers_when_it_is_made_again(name, number, call):
+    line = said(check.recovers, name, number, lambda contract, **args: getattr(contract, call)(**args))
+    assert re.fullmatch(rf"done: .* after a crash at each of the \d points of {call}", line)
 
 
-def test_a_delivery_made_again_in_another_batch_is_not_the_same(capsys):
-    judge.recovers(LOST, 1, lambda contract, **call: contract.deliver(**call | {"key": "m-2"}))
-    assert "a row" in told(capsys)
+def test_a_delivery_in_another_batch_is_not_the_same():
+    line = said(check.recovers, LOST, 1, lambda contract, **call: contract.deliver(**call | {"key": "m-2"}))
+    assert line.startswith("not yet: ") and "a row" in line
 
 
 @pytest.mark.parametrize(("name", "number"), [("S-07-exact-replay", 4), (RECLAIM, 4)])
-def test_a_call_without_crash_points_proves_nothing(name, number, capsys):
-    judge.recovers(name, number, lambda contract, **call: None)
-    assert "has no crash points; it ends r" in told(capsys)
+def test_a_call_without_crash_points_proves_nothing(name, number):
+    line = said(check.recovers, name, number, lambda contract, **call: None)
+    assert line.startswith("not yet: ") and "has no crash points; it ends r" in line
 
 
-def test_the_file_of_a_recovery_is_gone_afterwards(capsys, monkeypatch):
+def test_the_files_of_a_recovery_are_removed(monkeypatch):
     stores = []
     kept = Store.temporary
     monkeypatch.setattr(Store, "temporary", lambda *args: stores.append(kept(*args)) or stores[-1])
-    judge.recovers(LOST, 3, by_fence)
+    check.recovers(LOST, 3, by_fence)
     assert len(stores) >= 7
     assert not any(store.path.exists() for store in stores)
 
@@ -201,54 +185,36 @@ NAMES = [step.__name__ for step in restoring.PROCEDURE]
 OPEN, ASK, JUMP, SEND, ISSUE = NAMES
 
 
-def test_the_procedure_restores(capsys):
-    judge.restores(NAMES)
-    assert told(capsys) == "done: the audit finds S-1, S-4, S-8, S-7, S-5 kept"
-
-
-def test_nothing_else_than_the_procedure_restores(capsys):
-    """Of the orders of all five, those that differ in two neighbours, and those that the first story alone
-    would let through. (All 325 orders of one to five steps were tried once.)"""
+def test_only_the_procedure_restores():
+    """Neighbours swapped, one step missing, and orders that the first story accepts. (All 325 orders of one
+    to five steps were tried once.)"""
     swapped = [[*NAMES[:n], NAMES[n + 1], NAMES[n], *NAMES[n + 2 :]] for n in range(4)]
     luck = [[JUMP, ASK, OPEN, SEND, ISSUE], [JUMP, ASK, OPEN, ISSUE, SEND], [JUMP, ASK, ISSUE, SEND, OPEN]]
     fewer = [list(each) for each in itertools.combinations(NAMES, 4)]
     for answer in [*swapped, *luck, [JUMP, ASK, ISSUE, SEND], *fewer]:
-        judge.restores(answer)
-        assert told(capsys).startswith("not yet: "), answer
+        assert said(check.restores, answer).startswith("not yet: "), answer
 
 
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        (..., "nothing is filled in here"),
-        ([], "nothing is filled in here"),
-        ([OPEN, ...], "nothing is filled in here"),
-        (OPEN, "this needs a list of names"),
-        (5, "this needs a list of names"),
-        ([[OPEN]], "there is no step ['open_as_suspect']; the steps are ask_for_an_identity, "),
-        ([OPEN, "into_service"], "there is no step into_service; the steps are "),
-        ([OPEN, ASK, OPEN], "open_as_suspect is there twice"),
-        (
-            NAMES[1:],
-            "the audit (step 20) finds broken: S-1, the copy accepted a result before it was in serv",
-        ),
-        (
-            [OPEN, JUMP, ASK, SEND, ISSUE],
-            "the audit (step 21) finds broken: S-4, a late result of the origin",
-        ),
-        (NAMES[:4], "the audit (step 20) finds broken: S-5, there is no restore receipt"),
-        ([ASK, JUMP, SEND, ISSUE, OPEN], "the audit (step 2"),
-        ([ASK, JUMP, ISSUE, OPEN, SEND], "the story stops, because somebody cannot go on: SQLITE_READONLY"),
-        (
-            [JUMP, ASK, OPEN, SEND, ISSUE],
-            "when the original goes on after your first step, the audit (step 22) finds broken: S-8, a piece ",
-        ),
-        (
-            [OPEN, ASK, JUMP, ISSUE, SEND],
-            "step 19 (receiver issue at 1400): the restore receipt lists 1 of the 2 effects that there are ",
-        ),
+        (NAMES, "done: the audit finds S-1, S-4, S-8, S-7, S-5 kept"),
+        (..., BLANK),
+        ([], BLANK),
+        ([OPEN, ...], BLANK),
+        (OPEN, "not yet: this needs a list of names"),
+        (5, "not yet: this needs a list of names"),
+        ([[OPEN]], "not yet: there is no step ['open_as_suspect']; the steps are ask_for_an_identity, "),
+        ([OPEN, "into_service"], "not yet: there is no step into_service; the steps are "),
+        ([OPEN, ASK, OPEN], "not yet: open_as_suspect is in the list twice"),
+        (NAMES[1:], "not yet: the audit (step 20) finds broken clauses: S-1, the copy accepted a result before it was in serv"),
+        ([OPEN, JUMP, ASK, SEND, ISSUE], "not yet: the audit (step 21) finds broken clauses: S-4, a late result of the origin"),
+        (NAMES[:4], "not yet: the audit (step 20) finds broken clauses: S-5, there is no restore receipt"),
+        ([ASK, JUMP, SEND, ISSUE, OPEN], "not yet: the audit (step 2"),
+        ([ASK, JUMP, ISSUE, OPEN, SEND], "not yet: the restore cannot go on: SQLITE_READONLY"),
+        ([JUMP, ASK, OPEN, SEND, ISSUE], "not yet: when the original goes on after your first step, the audit (step 22) finds broken clauses: S-8, a piece "),
+        ([OPEN, ASK, JUMP, ISSUE, SEND], "not yet: step 19 (receiver issue at 1400): the restore receipt lists 1 of the 2 effects"),
     ],
-)
-def test_a_restore_that_breaks_something(answer, line, capsys):
-    judge.restores(answer)
-    assert told(capsys).startswith(f"not yet: {line}")
+)  # fmt: skip
+def test_restores(answer, line):
+    assert said(check.restores, answer).startswith(line)
