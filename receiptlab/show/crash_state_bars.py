@@ -22,14 +22,14 @@ def states(rows: Iterable[Mapping]) -> Picture:
 
     `rows` are those of `faults.disk.power_cut.run`.
     """
-    told = _by_setting(rows)
-    names = list(told)
+    counts_by_setting = _by_setting(rows)
+    names = list(counts_by_setting)
     with settings():
         figure = Figure(figsize=(9.6, 0.9 + 0.62 * len(names)))
         height = 1 - 0.78 / (0.9 + 0.62 * len(names))
         axes = figure.add_axes((0.24, 0.02, 0.73, height))
         for y, name in enumerate(names):
-            _bar(axes, y, told[name])
+            _bar(axes, y, counts_by_setting[name])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(0, 1)
         axes.set_yticks(range(len(names)), [name.replace(", checkpoint", ",\ncheckpoint") for name in names])
@@ -37,16 +37,16 @@ def states(rows: Iterable[Mapping]) -> Picture:
         axes.tick_params(length=0)
         axes.spines[["left", "bottom"]].set_visible(False)
         _legend(axes)
-        return picture(figure, "; ".join(f"{name}: {_sentence(told[name])}" for name in names))
+        return picture(figure, "; ".join(f"{name}: {_sentence(counts_by_setting[name])}" for name in names))
 
 
 def _by_setting(rows: Iterable[Mapping]) -> dict[str, dict[str, int]]:
-    told: dict[str, dict[str, int]] = {}
+    counts_by_setting: dict[str, dict[str, int]] = {}
     for row in rows:
-        counts = told.setdefault(row["setting"], dict.fromkeys(_WORDS, 0))
+        counts = counts_by_setting.setdefault(row["setting"], dict.fromkeys(_WORDS, 0))
         for word in _WORDS:
             counts[word] += row[word]
-    return told
+    return counts_by_setting
 
 
 def _bar(axes, y: int, counts: Mapping[str, int]) -> None:
@@ -54,7 +54,7 @@ def _bar(axes, y: int, counts: Mapping[str, int]) -> None:
     for word, (_, colour) in _WORDS.items():
         part = counts[word] / total
         if part:
-            wide = max(part, 0.004)  # a few of many are still to be seen
+            wide = max(part, 0.004)  # keeps very small parts visible
             axes.barh(y - 0.13, wide, left=min(left, 1 - wide), height=0.3, color=colour)
         left += part
     axes.text(0, y + 0.22, _sentence(counts), color=BLACK, fontsize=8.5, va="center")

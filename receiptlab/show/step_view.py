@@ -99,9 +99,9 @@ def _row(step: Step) -> dict[str, object]:
 
 
 def _plain(step: Step) -> str:
-    told = "; ".join(_in_words(step)) or "no row changed"
+    changes = "; ".join(_in_words(step)) or "no row changed"
     why = f" ({step.why})" if step.why else ""
-    return f"{step.number} {step.actor} {step.call}: {step.outcome}{why}; {told}"
+    return f"{step.number} {step.actor} {step.call}: {step.outcome}{why}; {changes}"
 
 
 def _in_words(step: Step) -> Iterator[str]:
@@ -131,13 +131,13 @@ def _call(step: Step) -> str:
         if step.anomaly
         else ""
     )
-    told = "".join(f"<div>{_text(word)}</div>" for word in (step.note, *step.wrong) if word)
+    notes = "".join(f"<div>{_text(word)}</div>" for word in (step.note, *step.wrong) if word)
     arguments = ", ".join(f"{_text(name)} {_value(value)}" for name, value in step.args.items())
     fault = f" <i>{_text(step.fault)}</i>" if step.fault else ""
     why = step.why if step.why != step.fault else ""
     return (
         f"<div><b>{_text(step.actor)}</b> calls <b>{_text(step.call)}</b>{fault} {outcome} "
-        f"{_text(why or step.found)} {anomaly}</div>{told}"
+        f"{_text(why or step.found)} {anomaly}</div>{notes}"
         f'<div style="color:{GREY};overflow-wrap:anywhere">{arguments}</div>'
     )
 
@@ -159,11 +159,11 @@ def _changed(change: Change) -> str:
     key = re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}\b", r"\1…", change.key)
     cells = (_text(change.table), f"{_SIGNS[change.what]} {what}", _text(key), columns)
     styles = ("white-space:nowrap",) * 2 + ("",) * 2
-    told = (
+    cells = (
         f'<td style="text-align:left;vertical-align:top;{style}">{cell}</td>'
         for cell, style in zip(cells, styles, strict=True)
     )
-    return f"<tr>{''.join(told)}</tr>"
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _column(name: str, change: Change) -> str:
@@ -174,7 +174,7 @@ def _column(name: str, change: Change) -> str:
 
 
 def _value(value: object) -> str:
-    """A value in few signs: of a digest the first eight are enough to tell it from another."""
+    """Return a short form of a value. Eight characters are enough to distinguish two digests."""
     text = "none" if value is None else str(value)
     is_digest = len(text) == 64 and not text.strip("0123456789abcdef")
     return _text(f"{text[:8]}…" if is_digest else text)

@@ -1,7 +1,7 @@
 """One palette and one set of figure settings for every picture and table.
 
 The colours are those of Okabe and Ito, which most people with a colour vision deficiency can tell
-apart (Color Universal Design, https://jfly.uni-koeln.de/color/). No colour stands alone: a word or
+apart (Color Universal Design, https://jfly.uni-koeln.de/color/). No colour is used by itself: a word or
 a mark always goes with it.
 """
 
