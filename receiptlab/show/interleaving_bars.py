@@ -22,8 +22,9 @@ _NARROW = 0.13
 
 
 def interleavings(rows: Sequence[Mapping[str, object]]) -> Picture:
-    """Draw a bar for each row of `scenarios.interleaving_rows.rows`: the share of its interleavings that came to
-    each verdict, with word and number, and how many interleavings there are."""
+    """Draw a bar for each row of `scenarios.interleaving_rows.rows`.
+
+    Its parts show how many interleavings have each verdict, in words and numbers."""
     height = _HEAD + _ROW * len(rows) + _FOOT
     with settings():
         figure = Figure(figsize=(_WIDE, height))

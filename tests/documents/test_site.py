@@ -198,6 +198,14 @@ def test_a_clause_leads_to_the_sections_whose_headings_name_it(built: Path):
     ]
 
 
+def test_clauses_in_the_text_lead_to_the_index_by_clause(built: Path):
+    text = text_of(built / "01_owner.html")
+    link = '<a class="clause" href="clauses.html#{0}">{0}</a>'.format
+    assert f"<strong>Clauses:</strong> {link('O-1')} to {link('O-4')}. " in text
+    assert "<p>Not O-9, nor UTF-8, nor <code>O-1</code>, nor O-1-a-case.</p>" in text
+    assert f'<h2 id="Rows-(O-1)">Rows ({link("O-1")})<a class="anchor-link"' in text
+
+
 # Exercises
 
 
