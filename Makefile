@@ -15,13 +15,14 @@ EVERYTHING = $(PARALLEL) $(NBVAL) tests notebooks
 
 help:
 	@echo "make lab        open the lessons in JupyterLab"
-	@echo "make quick      run the tests of the contracts, the cases, and two lessons"
-	@echo "make test       run every test and every notebook, strictly (make test T=tests/test_store.py runs one file)"
-	@echo "make run        run every scenario and print what came out"
-	@echo "make bench      measure"
-	@echo "make hazards    every order, power cut, disk fault and kill, at full size (about ten minutes)"
-	@echo "make html       the lessons as pages in build/site, with indexes and a handout"
-	@echo "make workshop   the lessons without their answers, in workshop/"
+	@echo "make quick      run the fast tests of the contracts and cases, and two lessons"
+	@echo "make test       run every test and compare every notebook's stored output"
+	@echo "                T=... selects a file, a folder, file::test, or a notebook"
+	@echo "make run        run every scenario and print the results"
+	@echo "make bench      run the benchmarks"
+	@echo "make hazards    run every interleaving, power cut, disk fault and kill (about ten minutes)"
+	@echo "make html       build the lessons as pages in build/site, with indexes and a handout"
+	@echo "make workshop   write the lessons without their answers to workshop/"
 	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make lint       check the style, and the types of the small part"
 	@echo "make format     fix the style"
@@ -59,7 +60,7 @@ test: .venv/test
 	@$(IN_VENV) -m pytest $(if $(T),$(if $(filter %.ipynb,$(T)),$(NBVAL),-p no:nbval) $(T),$(EVERYTHING))
 
 quick: .venv/test
-	@$(IN_VENV) -m pytest -q $(PARALLEL) -p no:nbval tests/test_*.py tests/contracts tests/experiment
+	@$(IN_VENV) -m pytest -q $(PARALLEL) -p no:nbval -m "not slow" tests/test_*.py tests/contracts tests/experiment
 	@$(IN_VENV) -m pytest -q $(NBVAL) notebooks/00_start_here.ipynb notebooks/01_one_transaction.ipynb
 
 run: .venv/lab

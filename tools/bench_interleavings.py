@@ -13,7 +13,7 @@ COLUMNS = ("experiment", "contract", "interleavings", "statements", "interleavin
 
 
 def measure(experiment) -> tuple[object, ...]:
-    """A row: how many interleavings there are, how many statements ran in them, and how many interleavings a second."""
+    """Return a row: the interleavings, the statements run in them, and interleavings per second."""
     with experiment.explorer() as explorer:
         start = perf_counter()
         found = explorer.explore()

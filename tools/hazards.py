@@ -1,8 +1,8 @@
-"""Runs every hazard at full size and writes what it found: python -m tools.hazards [--small] [--output FILE]
+"""Run every hazard at full size and write the results: python -m tools.hazards [--small] [--output FILE]
 
-The report is data/hazards.json: a row for each hazard, contract and setting, with how many states, interleavings,
-failures, kills or sequences were tried, how many violations were found where none may be, and how long it
-took. A hazard that reached nothing ends the run. Exit status 1 when something was found that may not be.
+The report is data/hazards.json. It has a row for each hazard, contract and setting: the number of states,
+interleavings, failures, kills or sequences tried, the number of violations, and the duration. A hazard that
+tried nothing ends the run. The exit status is 1 if a result is not the expected one.
 """
 
 from __future__ import annotations

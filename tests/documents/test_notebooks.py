@@ -123,12 +123,6 @@ def test_the_projects_own_folder_in_an_output_is_found():
     assert "an absolute path" in found
 
 
-def test_too_many_and_too_long_cells_are_found():
-    cells = [code("run()", count, stream("1\n")) for count in range(1, notebooks.CODE_CELLS + 2)]
-    assert problems(*cells) == ["31 code cells; 30 is the most"]
-    assert problems(code("x\n" * 10 + "x", 1, stream("1\n"))) == ["cell 1: 11 lines; 10 is the most"]
-
-
 # The normal form
 
 
@@ -139,23 +133,6 @@ def test_normalising_drops_what_no_reader_sees_and_keeps_tags():
     clean = notebooks.normalised(messy)
     assert [cell["metadata"] for cell in clean["cells"]] == [{"tags": ["naive"]}, {}]
     assert (clean["metadata"], clean["nbformat_minor"]) == (notebooks.METADATA, 5)
-
-
-def test_normalising_merges_adjacent_pieces_of_one_stream_only():
-    pieces = [stream("a"), stream(["b", "c"]), stream("d", "stderr"), stream("e")]
-    (cell,) = notebooks.normalised(book(code("run()", 1, *pieces)))["cells"]
-    assert [(out["name"], out["text"]) for out in cell["outputs"]] == [
-        ("stdout", "abc"),
-        ("stderr", "d"),
-        ("stdout", "e"),
-    ]
-
-
-def test_good_ids_are_kept_and_the_others_are_named_by_place():
-    cells = [code("a") | {"id": name} for name in ("owner", "owner", "not good", "cell-02")]
-    del cells[2]["id"]
-    named = [cell["id"] for cell in notebooks.normalised(book(*cells))["cells"]]
-    assert named == ["owner", "cell-02-2", "cell-03", "cell-02"]
 
 
 def test_a_file_in_another_form_is_found_and_repaired(tmp_path: Path):
