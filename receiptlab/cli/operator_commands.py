@@ -54,17 +54,14 @@ def add_parsers(commands: argparse._SubParsersAction) -> None:
     _add_limit(dead, PAGE, "maximum number of rows")
     dead.set_defaults(command=_dead)
     requeue = commands.add_parser("requeue", help="give a dead letter one more attempt")
-    requeue.add_argument(
-        "ids", nargs="+", type=ruled("id", 1, LATEST), metavar="ID", help="the id that dead shows"
-    )
     requeue.set_defaults(command=_requeue)
     discard = commands.add_parser(
         "discard", help="give a dead letter up, so that its receipt can be compacted"
     )
-    discard.add_argument(
-        "ids", nargs="+", type=ruled("id", 1, LATEST), metavar="ID", help="the id that dead shows"
-    )
     discard.set_defaults(command=_discard)
+    for parser in (requeue, discard):
+        shown = {"nargs": "+", "metavar": "ID", "help": "the id that dead shows"}
+        parser.add_argument("ids", type=ruled("id", 1, LATEST), **shown)
     reset = commands.add_parser("reset-ahead", help="make work due that a clock running ahead has delayed")
     _add_horizon(reset, "only work that is due, or claimed, later than this from now")
     _add_limit(reset, CHUNK, "maximum number of rows per transaction")

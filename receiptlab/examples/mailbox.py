@@ -81,7 +81,7 @@ class Letter(Delivery):
         db.execute(_INSERT, (staged.identity, staged.revision, disposition, *about))
 
 
-class Unreadable(Exception):
+class UnreadableLetter(Exception):
     """This letter cannot be used; the message says why."""
 
 
@@ -99,7 +99,7 @@ def letters(file: BinaryIO, tenant: str, namespace: str) -> Iterator[Letter | Br
         doubts: list[str] = []
         try:
             about, closed = _letter(mbox)
-        except Unreadable as error:
+        except UnreadableLetter as error:
             yield Broken(place, str(error))
         else:
             size = mbox.offset - offset
@@ -114,7 +114,7 @@ def _letter(mbox: Mbox) -> tuple[dict[str, str], bool]:
     key, closing = _message_id(fields), _closing(fields)
     sender = _text(b", ".join(fields.get("from", [])))
     if len(sender) > MAX_FIELD:
-        raise Unreadable(f"From has over {MAX_FIELD:,} characters")
+        raise UnreadableLetter(f"From has over {MAX_FIELD:,} characters")
     body, closed = mbox.body(closing)
     hashed = hashlib.sha256()
     for name in KEPT:
@@ -132,18 +132,18 @@ def _fields(block: bytes | None) -> Fields:
     """The headers by their lower-case names, unfolded, with runs of white space as one space. A quoted
     separator among them, which some mailers leave there, is skipped."""
     if block is None:
-        raise Unreadable(f"its headers have over {MAX_HEADERS:,} bytes")
+        raise UnreadableLetter(f"its headers have over {MAX_HEADERS:,} bytes")
     fields: Fields = {}
     for line in re.sub(rb"\n[ \t]", b" ", block.rstrip(b"\n")).split(b"\n"):
         if not line or line.startswith(b">From "):
             continue
         name, colon, value = line.partition(b":")
         if not colon or not re.fullmatch(rb"[!-9;-~]+[ \t]*", name):
-            raise Unreadable("a line among its headers is not a header")
+            raise UnreadableLetter("a line among its headers is not a header")
         value = re.sub(rb"[ \t\r]+", b" ", value).strip(b" ")
         fields.setdefault(name.rstrip(b" \t").decode("ascii").lower(), []).append(value)
     if not fields:
-        raise Unreadable("it has no headers at all")
+        raise UnreadableLetter("it has no headers at all")
     return fields
 
 
@@ -151,13 +151,13 @@ def _message_id(fields: Fields) -> str:
     """The Message-ID, or empty."""
     found = {value for value in fields.get("message-id", []) if value}
     if len(found) > 1:
-        raise Unreadable("it has two Message-IDs")
+        raise UnreadableLetter("it has two Message-IDs")
     try:
         key = b"".join(found).decode("utf-8")
     except UnicodeDecodeError:
-        raise Unreadable("its Message-ID is not UTF-8") from None
+        raise UnreadableLetter("its Message-ID is not UTF-8") from None
     if wrong := flaw("Message-ID", key):
-        raise Unreadable(wrong)
+        raise UnreadableLetter(wrong)
     return key
 
 
@@ -165,16 +165,16 @@ def _closing(fields: Fields) -> bytes:
     """The line that must end a multipart body, or empty for any other body."""
     head, value = Message(), b"".join(fields.get("content-type", [])[:1])
     if len(value) > MAX_FIELD:
-        raise Unreadable(f"Content-Type has over {MAX_FIELD:,} bytes")
+        raise UnreadableLetter(f"Content-Type has over {MAX_FIELD:,} bytes")
     head["Content-Type"] = value.decode("latin-1")
     if head.get_content_maintype() != "multipart":
         return b""
     try:
         boundary = head.get_boundary()
     except (LookupError, ValueError, TypeError):  # RFC 2231 parameters that the library cannot read
-        raise Unreadable("its multipart boundary cannot be read") from None
+        raise UnreadableLetter("its multipart boundary cannot be read") from None
     if not boundary:
-        raise Unreadable("it is multipart and names no boundary")
+        raise UnreadableLetter("it is multipart and names no boundary")
     return b"--" + boundary.encode("latin-1", "replace") + b"--"
 
 

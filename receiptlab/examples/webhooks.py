@@ -62,7 +62,7 @@ class Webhook(Delivery):
         db.execute(_INSERT, (staged.identity, staged.revision, disposition, self.body, self.place, now))
 
 
-class Unreadable(Exception):
+class UnreadableLine(Exception):
     """This line can't be used. The message says why."""
 
 
@@ -82,7 +82,7 @@ def _webhooks(file: BinaryIO, tenant: str, paths: tuple) -> Iterator[Webhook | B
         place = f"line {number}"
         try:
             found = _delivery(line)
-        except Unreadable as error:
+        except UnreadableLine as error:
             yield Broken(place, str(error))
             continue
         digest, why = content_digest(found["body"], paths)
@@ -109,37 +109,37 @@ def _delivery(line: bytes | None) -> dict[str, object]:
     """The checked content of the line."""
     found = _object(line)
     if set(found) not in _FORMS:
-        raise Unreadable("it must have id, source, and either body or body_base64, and nothing else")
+        raise UnreadableLine("it must have id, source, and either body or body_base64, and nothing else")
     for name, value in found.items():
         if type(value) is not str:
-            raise Unreadable(f"{name} must be a text, not {type(value).__name__}")
+            raise UnreadableLine(f"{name} must be a text, not {type(value).__name__}")
     for name in ("id", "source"):
         if wrong := flaw(name, found[name]):
-            raise Unreadable(wrong)
+            raise UnreadableLine(wrong)
     body = _body(found)
     return {"key": found["id"], "namespace": found["source"], "body": body, "size": len(body)}
 
 
 def _object(line: bytes | None) -> dict[str, object]:
     if line is None:
-        raise Unreadable(f"it is longer than {MAX_LINE:,} bytes")
+        raise UnreadableLine(f"it is longer than {MAX_LINE:,} bytes")
     try:
         found = json.loads(line.decode("utf-8"), object_pairs_hook=_once)
     except UnicodeDecodeError:
-        raise Unreadable("it is not UTF-8") from None
+        raise UnreadableLine("it is not UTF-8") from None
     except RecursionError:
-        raise Unreadable("it is nested too deeply") from None
+        raise UnreadableLine("it is nested too deeply") from None
     except ValueError:
-        raise Unreadable("it is not JSON") from None
+        raise UnreadableLine("it is not JSON") from None
     if type(found) is not dict:
-        raise Unreadable(f"it must be an object, not {type(found).__name__}")
+        raise UnreadableLine(f"it must be an object, not {type(found).__name__}")
     return found
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Unreadable("a field appears twice")
+        raise UnreadableLine("a field appears twice")
     return found
 
 
@@ -149,6 +149,6 @@ def _body(found: dict[str, str]) -> bytes:
             return found["body"].encode("utf-8")
         return base64.b64decode(found["body_base64"], validate=True)
     except UnicodeEncodeError:
-        raise Unreadable("body has a lone surrogate") from None
+        raise UnreadableLine("body has a lone surrogate") from None
     except ValueError:
-        raise Unreadable("body_base64 is not Base64") from None
+        raise UnreadableLine("body_base64 is not Base64") from None

@@ -35,8 +35,8 @@ def found(name, wrong, rounds=8):
 
 @posix
 def test_nothing_that_was_acknowledged_is_lost_and_nothing_is_doubled(monkeypatch):
-    told, ended, finish = [], [], kills.Writer.finish
-    monkeypatch.setattr(kills.Writer, "finish", lambda self: (finish(self), ended.append(self.name)))
+    told, ended, finish = [], [], kills.KilledWriter.finish
+    monkeypatch.setattr(kills.KilledWriter, "finish", lambda self: (finish(self), ended.append(self.name)))
     rows = kills.run(15, progress=lambda *done: told.append(done))
     assert [row["contract"] for row in rows] == list(kills.KEPT)
     for row in rows:
@@ -76,7 +76,7 @@ def test_without_synchronous_nothing_is_found_and_the_module_says_so():
 def test_a_writer_that_says_nothing_is_ended_and_named(monkeypatch, tmp_path):
     """When it is to be killed after its next answer, and when it is to end by itself."""
     monkeypatch.setattr(kills, "WATCHDOG_SECONDS", 0)
-    writer = kills.Writer("retention", tmp_path, "anna", ("-c", "import time; time.sleep(60)")).start()
+    writer = kills.KilledWriter("retention", tmp_path, "anna", ("-c", "import time; time.sleep(60)")).start()
     with pytest.raises(ChildFailed, match="writer anna: hung and was killed; it printed: nothing"):
         writer.kill(1, 0)
     with pytest.raises(ChildFailed, match=f"writer anna: ended with -{signal.SIGKILL}; it printed: nothing"):
@@ -186,7 +186,7 @@ def test_the_integrity_of_the_file_is_checked(tmp_path):
 
 
 def test_a_line_that_was_not_finished_was_not_said(tmp_path):
-    writer = kills.Writer("retention", tmp_path, "anna", ())
+    writer = kills.KilledWriter("retention", tmp_path, "anna", ())
     writer._read(io.BytesIO(b'[1, "replayed", 7]\n[2, "replayed", 8]\n[3, "accepted", 9'))
     assert (writer.acknowledged, writer.again, writer.silent) == ({1: 7, 2: 8}, 1, True)
     writer._read(io.BytesIO(b'[3, "accepted", 9]\n[4, "replayed", 9]\n'))

@@ -18,7 +18,7 @@ from receiptlab.faults.disk.log import Disk, Event
 from receiptlab.faults.disk.recorder import ProvesNothing, Recording
 from receiptlab.faults.disk.reopening import Found
 from receiptlab.faults.disk.vfs import Setting
-from receiptlab.faults.disk.workloads import SECRET, Step, lives
+from receiptlab.faults.disk.workloads import SECRET, WorkloadStep, lives
 from receiptlab.store import Store
 from receiptlab.values import check
 from tests.faults.broken import TwoTransactions
@@ -123,7 +123,7 @@ def test_a_rollback_journal_comes_back_when_its_deletion_is_not_synced():
 
 
 def test_a_witness_names_the_call_the_moment_and_what_was_lost():
-    tally = powercut.Tally(Recording(LIVES["owner"], Setting(*WAL)))
+    tally = powercut.CrashStateCount(Recording(LIVES["owner"], Setting(*WAL)))
     lost, verdict = ("one", "two", "three", "four", "five"), powercut.Verdict("lost", "it is gone")
     last = len(tally.recording.events)
     told = tally._tell(states.State({}, lost), powercut.Place(last, 0, 0, 2), verdict)
@@ -231,7 +231,7 @@ def test_a_product_that_syncs_less_is_found(monkeypatch):
 
 
 def test_a_life_in_which_nothing_is_written_proves_nothing():
-    look = Step("get", lambda at: at.store.read("SELECT 1"))
+    look = WorkloadStep("get", lambda at: at.store.read("SELECT 1"))
     with pytest.raises(ProvesNothing, match="owner look wrote nothing"):
         cut(WAL, "owner", steps=(look,))
     add = LIVES["owner"].steps[0]

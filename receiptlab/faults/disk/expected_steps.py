@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from receiptlab.faults.disk.log import Disk
 from receiptlab.faults.disk.reopening import NAME, Found, moment
-from receiptlab.faults.disk.workloads import Step, Workload
+from receiptlab.faults.disk.workloads import Workload, WorkloadStep
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.store import Store
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from receiptlab.faults.disk.vfs import Setting
 
 
-class Expected(NamedTuple):
+class ExpectedStep(NamedTuple):
     """A step without failures: the files before it; the file's digest before, between and after its
     transactions; its outcome; its outcome when it is made again; and the digest after that."""
 
-    step: Step
+    step: WorkloadStep
     files: dict[str, bytes]
     moments: tuple[str, ...]
     first: tuple[str, str]
@@ -58,7 +58,7 @@ class Expected(NamedTuple):
         return ""
 
 
-def expectations(workload: Workload, setting: Setting) -> Iterator[Expected]:
+def expectations(workload: Workload, setting: Setting) -> Iterator[ExpectedStep]:
     """The workload without failures, step by step."""
     files = _made(workload, setting)
     for step in workload.steps:
@@ -69,7 +69,7 @@ def expectations(workload: Workload, setting: Setting) -> Iterator[Expected]:
             between = moments[1:-1] if step.parts > 1 else []
             moments = [moments[0], *between, moment(store.db)]
             second = ended_as(attempt(step.call, at))
-            yield Expected(step, files, tuple(moments), first, second, moment(store.db))
+            yield ExpectedStep(step, files, tuple(moments), first, second, moment(store.db))
         files = after
 
 

@@ -24,7 +24,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from receiptlab.faults.disk import opening, reopening
-from receiptlab.faults.disk.expected_steps import Expected, connected, ended_as, expectations
+from receiptlab.faults.disk.expected_steps import ExpectedStep, connected, ended_as, expectations
 from receiptlab.faults.disk.log import Disk, Fault, nothing
 from receiptlab.faults.disk.recorder import ProvesNothing
 from receiptlab.faults.disk.reopening import moment
@@ -95,7 +95,7 @@ class Trial:
         # Store.open refuses a rollback journal that holds a whole call, since no Store leaves one.
         self._as_database_file = setting.journal == "wal"
 
-    def run(self, expected: Iterable[Expected]) -> dict[str, object]:
+    def run(self, expected: Iterable[ExpectedStep]) -> dict[str, object]:
         """Every step of the workload with every failure. Returns the result as plain data."""
         with reopening.folder() as where:
             for each in expected:
@@ -142,7 +142,7 @@ class Trial:
         if number == 1 and writes:
             raise ProvesNothing(f"{self.workload.name} {name}: no failure struck")
 
-    def _one(self, each: Expected, where: Path, fault: Fault) -> tuple[str, str]:
+    def _one(self, each: ExpectedStep, where: Path, fault: Fault) -> tuple[str, str]:
         """Make the call with the fault, then check the result from all sides. Returns the outcome (empty
         when no fault struck), and what is wrong, if anything."""
         with connected(self.workload, self.setting, Disk(each.files)) as (disk, store, at):
@@ -158,7 +158,7 @@ class Trial:
             wrong = wrong or self._here(each, outcome, store, at)
         return ended_as(outcome)[0] if struck else "", wrong or self._closed(each, disk.files(), where)
 
-    def _reopened(self, each: Expected, outcome: Outcome, files: dict[str, bytes], where: Path) -> str:
+    def _reopened(self, each: ExpectedStep, outcome: Outcome, files: dict[str, bytes], where: Path) -> str:
         """What a process finds that opens the file now, and how the call ends when that process makes it
         again."""
         path = reopening.lay(files, where)
@@ -171,7 +171,7 @@ class Trial:
             store.db.execute("PRAGMA synchronous = OFF")
             return each.made_again(found.moment, self.workload.on(store))
 
-    def _here(self, each: Expected, outcome: Outcome, store: Store, at: SimpleNamespace) -> str:
+    def _here(self, each: ExpectedStep, outcome: Outcome, store: Store, at: SimpleNamespace) -> str:
         """Continue on the same connection, with a disk that still fails, or one that works again."""
         try:
             if store.db.in_transaction:
@@ -185,7 +185,7 @@ class Trial:
                 return ""
             return f"made again, the caller got {type(error).__name__}: {error}"
 
-    def _closed(self, each: Expected, files: dict[str, bytes], where: Path) -> str:
+    def _closed(self, each: ExpectedStep, files: dict[str, bytes], where: Path) -> str:
         """Check the file after the connection was closed."""
         found = reopening.look(reopening.lay(files, where), self.workload.rules, self._as_database_file)
         wrong = found.refused or found.damage or (found.broken and found.broken[0])

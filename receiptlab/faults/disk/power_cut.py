@@ -55,7 +55,7 @@ class Verdict(NamedTuple):
     why: str = ""
 
 
-class Tally:
+class CrashStateCount:
     """The result of one recording: the number of states with each verdict, and the smallest witness."""
 
     def __init__(self, recording: Recording) -> None:
@@ -144,9 +144,9 @@ def run(
     return rows
 
 
-def cut(recording: Recording, plan: Plan) -> Tally:
+def cut(recording: Recording, plan: Plan) -> CrashStateCount:
     """Build, open and judge the states at every point of the recording."""
-    tally, past, place = Tally(recording), Past(), Place()
+    tally, past, place = CrashStateCount(recording), Past(), Place()
     with reopening.folder() as where:
         for number, event in enumerate(recording.events, 1):
             past.add(event)

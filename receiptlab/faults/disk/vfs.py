@@ -136,7 +136,7 @@ class _Expected:
             raise apsw.exception_for(getattr(apsw, error.code)) from None
 
 
-class Rows:
+class ResultRows:
     """The result of a statement, in the form of a sqlite3 cursor."""
 
     def __init__(self, rows: list[tuple], lastrowid: int, rowcount: int) -> None:
@@ -168,13 +168,13 @@ class Connection:
         # Not PRAGMA wal_autocheckpoint: SQLite ignores an error of its automatic checkpoint, apsw reports it.
         self._db.set_wal_hook(self._written)
 
-    def execute(self, sql: str, values: tuple | dict = ()) -> Rows:
+    def execute(self, sql: str, values: tuple | dict = ()) -> ResultRows:
         """Run one statement to completion."""
         try:
             rows = list(self._db.execute(sql, values))
         except apsw.Error as error:
             raise _as_sqlite3(error) from error
-        return Rows(rows, self._db.last_insert_rowid(), self._db.changes())
+        return ResultRows(rows, self._db.last_insert_rowid(), self._db.changes())
 
     @property
     def in_transaction(self) -> bool:

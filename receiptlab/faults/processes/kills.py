@@ -68,7 +68,7 @@ EQUAL = {
 """For each contract: counts that must be equal at any moment, such as effects, receipts and messages."""
 
 
-class Writer:
+class KilledWriter:
     """A writing process with its restarts, and everything that it acknowledged. A thread reads its output,
     so that no writer waits for a reader."""
 
@@ -80,7 +80,7 @@ class Writer:
         """How often the first answer of a run was that of an earlier run: the kill came after the commit."""
         self.said = threading.Condition()
 
-    def start(self, last: int | None = None) -> Writer:
+    def start(self, last: int | None = None) -> KilledWriter:
         """Start it again, where the previous run ended."""
         self.workload, self.silent = self.workload + 1, False
         self.printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process ends
@@ -183,7 +183,7 @@ def _one(contract: str, kills: int, seed: int, progress: Callable | None, progra
     with tempfile.TemporaryDirectory(prefix="receiptlab-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "receipts.db"
         Store.create(path, CONTRACTS[contract].SCHEMA).close()
-        writers = [Writer(contract, path, name, program) for name in WRITERS]
+        writers = [KilledWriter(contract, path, name, program) for name in WRITERS]
         try:
             for writer in writers:
                 writer.start()
@@ -218,7 +218,7 @@ def _unsound(contract: str, path: Path) -> list[str]:
         return found + ([] if same else [f"not the same: {', '.join(map(str, numbers))}"])
 
 
-def _reckoned(contract: str, path: Path, writers: list[Writer]) -> dict:
+def _reckoned(contract: str, path: Path, writers: list[KilledWriter]) -> dict:
     """Compare what was acknowledged with what is in the file. Each writer has an answer to everything it
     began."""
     with Store.open(path, timeout_ms=30_000) as store:
