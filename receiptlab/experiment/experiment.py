@@ -280,8 +280,8 @@ class Actor:
 
     Arguments are given by name. A mapping or an earlier answer, such as a claim, may come first and fills in
     the arguments of the same names. The actor's name fills in `actor` or `worker`, and the experiment's
-    constants the rest. `result` and `content` take a text and pass on its digest. `anomaly` and `note`
-    describe the step.
+    constants the rest. `result` and `content` take a text and pass on its digest. `expect`,
+    `anomaly` and `note` are those of `Experiment.call`.
     """
 
     def __init__(self, experiment: Experiment, name: str) -> None:
@@ -299,9 +299,12 @@ class Actor:
             kind = self._experiment.contract.__name__
             raise AttributeError(f"{kind} has no call {call!r}; its calls are {', '.join(calls)}")
 
-        def recorded(*given: object, anomaly: str = "", note: str = "", **named: object) -> object:
+        def recorded(
+            *given: object, expect: dict | None = None, anomaly: str = "", note: str = "", **named: object
+        ) -> object:
             arguments = self._arguments(call, calls.get(call), given, named)
-            outcome = self._experiment.call(self._name, call, arguments, anomaly=anomaly, note=note)
+            facts = {"expect": expect, "anomaly": anomaly, "note": note}
+            outcome = self._experiment.call(self._name, call, arguments, **facts)
             return outcome if outcome.answer is None else outcome.answer
 
         recorded.__name__ = call
@@ -313,18 +316,21 @@ class Actor:
         function: Callable[..., object],
         /,
         *args: object,
+        call: str = "",
         now: int | None = None,
+        expect: dict | None = None,
         anomaly: str = "",
         note: str = "",
         **named: object,
     ) -> object:
-        """Run `function(contract, …)` on this actor's connection and record it under the function's name."""
+        """Run `function(contract, …)` on this actor's connection. It is recorded as `call`, which is the
+        function's name by default. `now` is only recorded."""
         lab = self._experiment
         contract = lab.sandbox.actor(self._name)
         with injected(contract.store, lab._fault) if lab._fault else contextlib.nullcontext():
             outcome = attempt(function, contract, *args, **named)
-        facts = {"args": named, "fault": lab._fault, "anomaly": anomaly, "note": note}
-        lab.note(self._name, function.__name__, now, outcome, **facts)
+        facts = {"args": named, "fault": lab._fault, "expect": expect, "anomaly": anomaly, "note": note}
+        lab.note(self._name, call or function.__name__, now, outcome, **facts)
         return outcome if outcome.answer is None else outcome.answer
 
     def _arguments(self, call: str, function: Callable | None, given: tuple, named: dict) -> dict:

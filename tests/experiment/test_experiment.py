@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from receiptlab.contracts.intake.intake import Intake
-from receiptlab.contracts.owner import Claim, Owner, Receipt
+from receiptlab.contracts.owner import Owner, Receipt, WorkLease
 from receiptlab.contracts.receiver import Receiver
 from receiptlab.contracts.registry import CONTRACTS
 from receiptlab.contracts.work.work import Work
@@ -59,7 +59,7 @@ def test_arguments_by_name_win_over_an_earlier_answer_and_that_over_constants(la
 def test_an_earlier_claim_never_lends_its_holder(lab, claimed):
     a, _, _, of_b = claimed
     assert a.accept(of_b, key="key-1", result="x", now=210).reason == "holder"
-    assert Claim("shop", "order-17", "worker-b", 2, 260) == of_b
+    assert WorkLease("shop", "order-17", "worker-b", 2, 260) == of_b
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_earlier_claim_never_lends_its_holder(lab, claimed):
             r"accept has no argument fences; it takes scope, work, ",
         ),
         (lambda a: a.claim("shop", now=1, until=2), r"claim: give arguments by name, .* not 'shop'"),
-        (lambda a: a.claim(Claim, now=1, until=2), r"claim: give arguments by name, "),
+        (lambda a: a.claim(WorkLease, now=1, until=2), r"claim: give arguments by name, "),
     ],
 )
 def test_a_call_that_is_written_wrongly_is_an_error_of_the_cell(lab, call, message):

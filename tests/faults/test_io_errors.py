@@ -16,7 +16,7 @@ from receiptlab.faults.disk import vfs as filesystem
 from receiptlab.faults.disk.log import Disk, DiskFault, Fault
 from receiptlab.faults.disk.recorder import ProvesNothing
 from receiptlab.faults.disk.reopening import Found
-from receiptlab.faults.disk.workloads import WorkloadStep, lives
+from receiptlab.faults.disk.workloads import CallStep, lives
 from receiptlab.outcomes import Outcome
 from receiptlab.store import Store
 from tests.faults.broken import TwoTransactions
@@ -177,7 +177,7 @@ def test_every_end_of_a_call_is_compared_with_what_is_in_the_file():
     assert wrong("unknown", "missing") == "after unknown: missing"
     assert wrong("unknown", "", "torn") == "after unknown: torn"
     assert wrong("unknown", "", "", ("a rule", "another"), "before") == "after unknown: a rule"
-    look = expected._replace(step=WorkloadStep("get", lambda at: None, parts=2))
+    look = expected._replace(step=CallStep("get", lambda at: None, parts=2))
     assert look.made_again("between", None) == ""  # a part of it is there: any end is right
     assert look.made_again("after", None) == "made again, it ended as accepted , not as replayed "
 
@@ -335,7 +335,7 @@ def test_a_store_that_takes_every_failure_for_definite_is_found(monkeypatch):
 
 def test_a_run_without_a_failure_and_one_without_an_end_prove_nothing(monkeypatch):
     with pytest.raises(ProvesNothing, match="no failure struck"):
-        failing("owner", steps=(WorkloadStep("get", lambda at: at.store.read("SELECT 1")),))
+        failing("owner", steps=(CallStep("get", lambda at: at.store.read("SELECT 1")),))
     monkeypatch.setattr(Fault, "__call__", lambda self, kind: setattr(self, "struck", 1))
     with pytest.raises(ProvesNothing, match="the failures never end"):
         failing("owner", steps=LIVES["owner"].steps[:1])

@@ -18,7 +18,7 @@ from receiptlab.faults.disk.log import Disk, Event
 from receiptlab.faults.disk.recorder import ProvesNothing, Recording
 from receiptlab.faults.disk.reopening import Found
 from receiptlab.faults.disk.vfs import Setting
-from receiptlab.faults.disk.workloads import SECRET, WorkloadStep, lives
+from receiptlab.faults.disk.workloads import SECRET, CallStep, lives
 from receiptlab.store import Store
 from receiptlab.values import check
 from tests.faults.broken import TwoTransactions
@@ -231,7 +231,7 @@ def test_a_product_that_syncs_less_is_found(monkeypatch):
 
 
 def test_a_life_in_which_nothing_is_written_proves_nothing():
-    look = WorkloadStep("get", lambda at: at.store.read("SELECT 1"))
+    look = CallStep("get", lambda at: at.store.read("SELECT 1"))
     with pytest.raises(ProvesNothing, match="owner look wrote nothing"):
         cut(WAL, "owner", steps=(look,))
     add = LIVES["owner"].steps[0]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from receiptlab.faults.disk.log import Disk
 from receiptlab.faults.disk.reopening import NAME, Found, moment
-from receiptlab.faults.disk.workloads import Workload, WorkloadStep
+from receiptlab.faults.disk.workloads import CallStep, Workload
 from receiptlab.outcomes import Outcome, attempt
 from receiptlab.store import Store
 
@@ -22,7 +22,7 @@ class ExpectedStep(NamedTuple):
     """A step without failures: the files before it; the file's digest before, between and after its
     transactions; its outcome; its outcome when it is made again; and the digest after that."""
 
-    step: WorkloadStep
+    step: CallStep
     files: dict[str, bytes]
     moments: tuple[str, ...]
     first: tuple[str, str]

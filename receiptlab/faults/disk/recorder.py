@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from receiptlab.errors import LabError
 from receiptlab.faults.disk.log import Disk, Event
 from receiptlab.faults.disk.reopening import NAME, moment
-from receiptlab.faults.disk.workloads import OUTSIDE, Workload, WorkloadStep
+from receiptlab.faults.disk.workloads import OUTSIDE, CallStep, Workload
 from receiptlab.outcomes import attempt
 from receiptlab.store import Store
 
@@ -73,7 +73,7 @@ class Recording:
         self.store.close()
         return self
 
-    def _make(self, step: WorkloadStep, at: SimpleNamespace) -> None:
+    def _make(self, step: CallStep, at: SimpleNamespace) -> None:
         outcome = attempt(step.call, at)
         ended = outcome.reason if outcome.word == "refused" else ""
         if ended != step.refused or outcome.word not in ("accepted", "replayed", "read", "refused"):
@@ -81,7 +81,7 @@ class Recording:
                 f"{self.workload.name} {step.name} ended as {outcome.word}: {outcome.message}"
             )
 
-    def _check(self, step: WorkloadStep, events: list[Event]) -> None:
+    def _check(self, step: CallStep, events: list[Event]) -> None:
         if step.writes and not any(event.kind == "write" for event in events):
             raise ProvesNothing(f"{self.workload.name} {step.name} wrote nothing")
 

@@ -23,7 +23,7 @@ OUTSIDE = "outside"
 """The failpoint at which somebody outside has seen what was committed so far."""
 
 
-class WorkloadStep(NamedTuple):
+class CallStep(NamedTuple):
     """One call. `parts` is the number of transactions it may consist of; after a failure, any of them may
     be the last. A step that doesn't write finds what it asks for. After a step was acknowledged, `gone`
     must be in no file."""
@@ -42,54 +42,52 @@ class Workload(NamedTuple):
     name: str
     schema: tuple[str, ...]
     on: Callable[[Store], SimpleNamespace]
-    steps: tuple[WorkloadStep, ...]
+    steps: tuple[CallStep, ...]
     rules: dict[str, str]
 
 
-def _owner_steps() -> tuple[WorkloadStep, ...]:
+def _owner_steps() -> tuple[CallStep, ...]:
     add = {"scope": "shop", "revision": 1, "epoch": 1, "policy": "p-1"}
     one = {"scope": "shop", "work": "order-1"}
     result = one | {"actor": "a", "key": "k-1", "revision": 1, "epoch": 1, "policy": "p-1", "fence": 1}
     result |= {"result_digest": sha256("one")}
     two = result | {"work": "order-2", "key": "k-2", "epoch": 2, "policy": "p-2", "fence": 2}
     return (
-        WorkloadStep("add", lambda at: at.owner.add(**add, work="order-1", now=0)),
-        WorkloadStep("add", lambda at: at.owner.add(**add, work="order-2", now=0)),
-        WorkloadStep("claim", lambda at: at.owner.claim(**one, actor="a", now=100, until=200)),
-        WorkloadStep("accept", lambda at: at.owner.accept(**result, now=120)),
-        WorkloadStep("accept", lambda at: at.owner.accept(**result, now=130), writes=False),
-        WorkloadStep("set_authority", lambda at: at.owner.set_authority("shop", "order-2", 2, "p-2", 140)),
-        WorkloadStep("claim", lambda at: at.owner.claim("shop", "order-2", "b", 145, 250)),
-        WorkloadStep("release", lambda at: at.owner.release("shop", "order-2", "b", 1, 148)),
-        WorkloadStep("claim", lambda at: at.owner.claim("shop", "order-2", "a", 150, 250)),
-        WorkloadStep("renew", lambda at: at.owner.renew("shop", "order-2", "a", 2, 155, 300)),
-        WorkloadStep("accept", lambda at: at.owner.accept(**two, now=160)),
-        WorkloadStep("add", lambda at: at.owner.add(**add, work="order-3", now=170)),
-        WorkloadStep("cancel", lambda at: at.owner.cancel("shop", "order-3", 180)),
-        WorkloadStep("revoke", lambda at: at.owner.revoke("shop", 190)),
+        CallStep("add", lambda at: at.owner.add(**add, work="order-1", now=0)),
+        CallStep("add", lambda at: at.owner.add(**add, work="order-2", now=0)),
+        CallStep("claim", lambda at: at.owner.claim(**one, actor="a", now=100, until=200)),
+        CallStep("accept", lambda at: at.owner.accept(**result, now=120)),
+        CallStep("accept", lambda at: at.owner.accept(**result, now=130), writes=False),
+        CallStep("set_authority", lambda at: at.owner.set_authority("shop", "order-2", 2, "p-2", 140)),
+        CallStep("claim", lambda at: at.owner.claim("shop", "order-2", "b", 145, 250)),
+        CallStep("release", lambda at: at.owner.release("shop", "order-2", "b", 1, 148)),
+        CallStep("claim", lambda at: at.owner.claim("shop", "order-2", "a", 150, 250)),
+        CallStep("renew", lambda at: at.owner.renew("shop", "order-2", "a", 2, 155, 300)),
+        CallStep("accept", lambda at: at.owner.accept(**two, now=160)),
+        CallStep("add", lambda at: at.owner.add(**add, work="order-3", now=170)),
+        CallStep("cancel", lambda at: at.owner.cancel("shop", "order-3", 180)),
+        CallStep("revoke", lambda at: at.owner.revoke("shop", 190)),
     )
 
 
-def _retention_steps() -> tuple[WorkloadStep, ...]:
-    def execute(epoch: int, name: str, now: int, writes: bool = True) -> WorkloadStep:
+def _retention_steps() -> tuple[CallStep, ...]:
+    def execute(epoch: int, name: str, now: int, writes: bool = True) -> CallStep:
         def call(at: SimpleNamespace) -> object:
             return at.retention.execute("shop", epoch, name, f"payload of {name}", now)
 
-        return WorkloadStep("execute", call, writes=writes)
+        return CallStep("execute", call, writes=writes)
 
     return (
         execute(1, "a", 10),
         execute(1, "b", 20),
         execute(2, "c", 30),
         execute(2, "c", 35, writes=False),
-        WorkloadStep("expire_result", lambda at: at.retention.expire_result("shop", 1, "b", 40)),
+        CallStep("expire_result", lambda at: at.retention.expire_result("shop", 1, "b", 40)),
         execute(3, "d", 50),
-        WorkloadStep("close_and_collect", lambda at: at.retention.close_and_collect("shop", 1, 60)),
+        CallStep("close_and_collect", lambda at: at.retention.close_and_collect("shop", 1, 60)),
         execute(3, "e", 70),
-        WorkloadStep("close_and_collect", lambda at: at.retention.close_and_collect("shop", 2, 80)),
-        WorkloadStep(
-            "close_and_collect", lambda at: at.retention.close_and_collect("shop", 2, 85), writes=False
-        ),
+        CallStep("close_and_collect", lambda at: at.retention.close_and_collect("shop", 2, 80)),
+        CallStep("close_and_collect", lambda at: at.retention.close_and_collect("shop", 2, 85), writes=False),
         execute(4, "f", 90),
     )
 
@@ -104,35 +102,33 @@ def _stage(at: SimpleNamespace, content: str, decision: str, now: int) -> object
     return at.intake.stage(decision, "by hand", **_KEPT, now=now)
 
 
-def _intake_steps() -> tuple[WorkloadStep, ...]:
-    def deliver(name: str, content: str, now: int, writes: bool = True, **other: object) -> WorkloadStep:
+def _intake_steps() -> tuple[CallStep, ...]:
+    def deliver(name: str, content: str, now: int, writes: bool = True, **other: object) -> CallStep:
         named = _ITEM | _KEPT | {"key": name, "digest": sha256(content), "changed_as": "revision"}
         named |= {"reference": f"reference of {name} " * 40} | other
-        return WorkloadStep("deliver", lambda at: at.intake.deliver(**named, now=now), writes=writes)
+        return CallStep("deliver", lambda at: at.intake.deliver(**named, now=now), writes=writes)
 
     secret = (SECRET.encode(),)
     return (
         deliver("m-1", "one", 10),
         deliver("m-1", "one", 15, writes=False),
         deliver("m-1", "two", 20),
-        WorkloadStep("stage", lambda at: _stage(at, "forged", "collision", 30)),
-        WorkloadStep("stage", lambda at: _stage(at, "two", "seen", 35)),
+        CallStep("stage", lambda at: _stage(at, "forged", "collision", 30)),
+        CallStep("stage", lambda at: _stage(at, "two", "seen", 35)),
         deliver(f"m-2 {SECRET}", "three", 40, reference=SECRET),
         deliver("m-3", "four", 50, tenant="other", namespace="hooks"),
         deliver("m-3 too", "four", 52, tenant="other", namespace="hooks"),
         deliver("m-4", "five", 60, tenant="other"),
         deliver("m-4 too", "five", 62, tenant="other"),
-        WorkloadStep(
-            "erase_identity", lambda at: at.intake.erase_identity(**_ITEM, key=f"m-2 {SECRET}", now=70)
-        ),
-        WorkloadStep("scrub", lambda at: at.intake.scrub(), gone=secret),
-        WorkloadStep("erase_namespace", lambda at: at.intake.erase_namespace("other", "hooks", 80)),
-        WorkloadStep("erase_tenant", lambda at: at.intake.erase_tenant("other", 90)),
+        CallStep("erase_identity", lambda at: at.intake.erase_identity(**_ITEM, key=f"m-2 {SECRET}", now=70)),
+        CallStep("scrub", lambda at: at.intake.scrub(), gone=secret),
+        CallStep("erase_namespace", lambda at: at.intake.erase_namespace("other", "hooks", 80)),
+        CallStep("erase_tenant", lambda at: at.intake.erase_tenant("other", 90)),
         deliver("m-5", "six", 100),
-        WorkloadStep("sweep", lambda at: at.intake.sweep(10, 1_500)),
+        CallStep("sweep", lambda at: at.intake.sweep(10, 1_500)),
         deliver("m-6", "seven", 1_600, retain_until=1_700, tombstone_until=3_000),
-        WorkloadStep("sweep", lambda at: at.intake.sweep(10, 2_500)),
-        WorkloadStep("erase_digest", lambda at: at.intake.erase_digest(sha256("another item"), 2_600)),
+        CallStep("sweep", lambda at: at.intake.sweep(10, 2_500)),
+        CallStep("erase_digest", lambda at: at.intake.erase_digest(sha256("another item"), 2_600)),
     )
 
 
@@ -140,10 +136,10 @@ _QUEUE = {"namespace": "mail", "processor": "index"}
 _TRIES = {"max_attempts": 2}
 
 
-def _work_steps() -> tuple[WorkloadStep, ...]:
-    def deliver(name: str, now: int) -> WorkloadStep:
+def _work_steps() -> tuple[CallStep, ...]:
+    def deliver(name: str, now: int) -> CallStep:
         named = {"tenant": "acme", "key": name, "digest": sha256(name), "processor_revision": "1"}
-        return WorkloadStep("deliver", lambda at: at.work.deliver(**_QUEUE, **named, **_KEPT, now=now))
+        return CallStep("deliver", lambda at: at.work.deliver(**_QUEUE, **named, **_KEPT, now=now))
 
     take = _QUEUE | _TRIES | {"worker": "a", "limit": 1, "hold_for": 100}
     failed = {"error": "odd", "detail": "d", "base": 10, "cap": 20} | _TRIES
@@ -151,45 +147,43 @@ def _work_steps() -> tuple[WorkloadStep, ...]:
     return (
         deliver("m-1", 10),
         deliver("m-2", 20),
-        WorkloadStep("acquire", lambda at: at.work.acquire(**_QUEUE, worker="a", now=30)),
-        WorkloadStep("reserve", lambda at: at.work.reserve(**take, token=1, now=40)),
-        WorkloadStep("renew", lambda at: at.work.renew(1, 1, 200, 50)),
-        WorkloadStep("complete", lambda at: at.work.complete(1, 1, "result 1", 60)),
-        WorkloadStep("next", lambda at: at.work.next(**take, now=70), parts=2),
-        WorkloadStep("fail", lambda at: at.work.fail(2, 1, **failed, now=80)),
-        WorkloadStep("next", lambda at: at.work.next(**take, now=200), parts=2),
-        WorkloadStep("fail", lambda at: at.work.fail(2, 2, **failed, now=210)),
-        WorkloadStep("requeue", lambda at: at.work.requeue(2, 220)),
+        CallStep("acquire", lambda at: at.work.acquire(**_QUEUE, worker="a", now=30)),
+        CallStep("reserve", lambda at: at.work.reserve(**take, token=1, now=40)),
+        CallStep("renew", lambda at: at.work.renew(1, 1, 200, 50)),
+        CallStep("complete", lambda at: at.work.complete(1, 1, "result 1", 60)),
+        CallStep("next", lambda at: at.work.next(**take, now=70), parts=2),
+        CallStep("fail", lambda at: at.work.fail(2, 1, **failed, now=80)),
+        CallStep("next", lambda at: at.work.next(**take, now=200), parts=2),
+        CallStep("fail", lambda at: at.work.fail(2, 2, **failed, now=210)),
+        CallStep("requeue", lambda at: at.work.requeue(2, 220)),
         deliver("m-3", 230),
-        WorkloadStep("next", lambda at: at.work.next(**take | {"limit": 2}, now=240), parts=2),
-        WorkloadStep("acquire_sweep", lambda at: at.work.acquire_sweep("s", 1_200)),
-        WorkloadStep("sweep", lambda at: at.work.sweep(**swept, now=1_210)),
-        WorkloadStep("discard", lambda at: at.work.discard(2, 1_220)),
-        WorkloadStep("next", lambda at: at.work.next(**take, now=1_230), parts=2),
-        WorkloadStep("fail", lambda at: at.work.fail(3, 2, **failed, now=1_240)),
-        WorkloadStep("discard_dead", lambda at: at.work.discard_dead(0, 5, 1_250)),
+        CallStep("next", lambda at: at.work.next(**take | {"limit": 2}, now=240), parts=2),
+        CallStep("acquire_sweep", lambda at: at.work.acquire_sweep("s", 1_200)),
+        CallStep("sweep", lambda at: at.work.sweep(**swept, now=1_210)),
+        CallStep("discard", lambda at: at.work.discard(2, 1_220)),
+        CallStep("next", lambda at: at.work.next(**take, now=1_230), parts=2),
+        CallStep("fail", lambda at: at.work.fail(3, 2, **failed, now=1_240)),
+        CallStep("discard_dead", lambda at: at.work.discard_dead(0, 5, 1_250)),
         deliver("m-4", 90_000),
-        WorkloadStep("reset_ahead", lambda at: at.work.reset_ahead(1_000, 5, 1_260)),
+        CallStep("reset_ahead", lambda at: at.work.reset_ahead(1_000, 5, 1_260)),
     )
 
 
-def _receiver_steps() -> tuple[WorkloadStep, ...]:
+def _receiver_steps() -> tuple[CallStep, ...]:
     effect = {"subject": "shop/order-1", "revision": 2, "digest": sha256("one")}
     first = effect | {"owner": "shop", "generation": 1, "instance": "here", "key": "k-1"}
     later = first | {"generation": 2, "instance": "there", "key": "k-2"}
     return (
-        WorkloadStep("register", lambda at: at.receiver.register("shop", "here", 10)),
-        WorkloadStep("apply", lambda at: at.receiver.apply(**first, fence=3, now=20)),
-        WorkloadStep("apply", lambda at: at.receiver.apply(**first, fence=3, now=25), writes=False),
-        WorkloadStep(
+        CallStep("register", lambda at: at.receiver.register("shop", "here", 10)),
+        CallStep("apply", lambda at: at.receiver.apply(**first, fence=3, now=20)),
+        CallStep("apply", lambda at: at.receiver.apply(**first, fence=3, now=25), writes=False),
+        CallStep(
             "apply", lambda at: at.receiver.apply(**first | {"key": "k-9"}, fence=2, now=30), refused="fence"
         ),
-        WorkloadStep("register", lambda at: at.receiver.register("shop", "there", 40)),
-        WorkloadStep(
-            "apply", lambda at: at.receiver.apply(**first, fence=3, now=50), refused="writer-fenced"
-        ),
-        WorkloadStep("issue", lambda at: at.receiver.issue("shop", 2, "there", "fence", 60)),
-        WorkloadStep("apply", lambda at: at.receiver.apply(**later, fence=4, now=70)),
+        CallStep("register", lambda at: at.receiver.register("shop", "there", 40)),
+        CallStep("apply", lambda at: at.receiver.apply(**first, fence=3, now=50), refused="writer-fenced"),
+        CallStep("issue", lambda at: at.receiver.issue("shop", 2, "there", "fence", 60)),
+        CallStep("apply", lambda at: at.receiver.apply(**later, fence=4, now=70)),
     )
 
 
@@ -209,47 +203,45 @@ class _Knowing:
         return receiver.Known(7, 3)
 
 
-def _relay_steps() -> tuple[WorkloadStep, ...]:
-    def send(now: int, error: Exception | None = None, **how: object) -> WorkloadStep:
+def _relay_steps() -> tuple[CallStep, ...]:
+    def send(now: int, error: Exception | None = None, **how: object) -> CallStep:
         parts = 2 if "keyed" in how else 1
-        return WorkloadStep(
-            "send", lambda at: at.relay.send(_answer(at, error), 1, now, base=0, **how), parts
-        )
+        return CallStep("send", lambda at: at.relay.send(_answer(at, error), 1, now, base=0, **how), parts)
 
-    def done(number: int, now: int) -> tuple[WorkloadStep, ...]:
+    def done(number: int, now: int) -> tuple[CallStep, ...]:
         name, key = f"order-{number}", f"k-{number}"
         result = ("shop", name, "a", key, 1, 1, "p-1", 1, sha256(name), now)
         return (
-            WorkloadStep("add", lambda at: at.owner.add("shop", name, 1, 1, "p-1", now)),
-            WorkloadStep("claim", lambda at: at.owner.claim("shop", name, "a", now, now + 50)),
-            WorkloadStep("accept", lambda at: at.owner.accept(*result)),
+            CallStep("add", lambda at: at.owner.add("shop", name, 1, 1, "p-1", now)),
+            CallStep("claim", lambda at: at.owner.claim("shop", name, "a", now, now + 50)),
+            CallStep("accept", lambda at: at.owner.accept(*result)),
         )
 
     lost, far = Indefinite("lost", "the answer was lost"), NotWritten("far", "nothing arrived")
     return (
-        WorkloadStep("write_as", lambda at: at.relay.write_as(receiver.Writer("shop", 1, "here"))),
+        CallStep("write_as", lambda at: at.relay.write_as(receiver.Writer("shop", 1, "here"))),
         *done(1, 10),
         send(20),
         *done(2, 30),
         send(40, lost, keyed=False),
-        WorkloadStep("close_entry", lambda at: at.relay.close_entry(2, "send-again", "asked", 50)),
+        CallStep("close_entry", lambda at: at.relay.close_entry(2, "send-again", "asked", 50)),
         send(60, far, keyed=False),
         send(70, Refused("no", "no"), keyed=False),
-        WorkloadStep("close_entry", lambda at: at.relay.close_entry(2, "given-up", "asked", 80)),
+        CallStep("close_entry", lambda at: at.relay.close_entry(2, "given-up", "asked", 80)),
         *done(3, 90),
         send(100, keyed=False),
         *done(4, 101),
         send(102, lost),
         send(103, far),
         send(104, lost, max_attempts=2),
-        WorkloadStep("close_entry", lambda at: at.relay.close_entry(4, "happened", "asked", 104)),
-        WorkloadStep(
+        CallStep("close_entry", lambda at: at.relay.close_entry(4, "happened", "asked", 104)),
+        CallStep(
             "claim",
             lambda at: at.owner.claim("shop", "order-1", "a", 105, 150),
             refused="state",
             writes=False,
         ),
-        WorkloadStep("jump", lambda at: at.relay.jump(_Knowing(), 110)),
+        CallStep("jump", lambda at: at.relay.jump(_Knowing(), 110)),
     )
 
 
