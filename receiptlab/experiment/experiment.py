@@ -28,7 +28,7 @@ from receiptlab.faults.failpoints import STATEMENTS, failpoints_of
 from receiptlab.faults.failpoints import fault as injected
 from receiptlab.faults.processes.children import Child
 from receiptlab.outcomes import Outcome, attempt, mismatches
-from receiptlab.store import Store
+from receiptlab.store import FAILPOINTS, Store
 from receiptlab.values import sha256
 
 DIGESTS = {"result": "result_digest", "content": "digest"}
@@ -170,9 +170,8 @@ class Experiment:
     def crash(self, failpoint: str) -> contextlib.AbstractContextManager[None]:
         """The call ends at this failpoint, such as "after receipt" or "before commit"."""
         name = failpoint.replace(" ", "_")
-        known = dict.fromkeys(
-            point for call in self.contract.calls() for point in failpoints_of(self.contract, call)
-        )
+        named = (point for call in self.contract.calls() for point in failpoints_of(self.contract, call))
+        known = dict.fromkeys((*named, *FAILPOINTS))
         if name not in known:
             names = ", ".join(point.replace("_", " ") for point in known)
             raise ValueError(f"{self.contract.__name__} has no failpoint {failpoint!r}; it has {names}")
