@@ -14,7 +14,7 @@ DIGEST = sha256("result")
 GOALS = {"first accept": 1.2, "replay": 0.12}
 
 _SELECT_WORK = "SELECT * FROM work WHERE scope = ? AND work = ?"
-_SELECT_RECEIPT = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command
+_SELECT_RECEIPT = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command, digest
     FROM receipt WHERE scope = ? AND key = ?"""
 _UPDATE = """UPDATE work SET revision = revision + 1, results = results + 1, state = 'result-recorded',
     holder = NULL, expires_at = NULL, changed_at = ? WHERE scope = ? AND work = ?"""

@@ -19,7 +19,7 @@ from receiptlab.cli.options import ATTEMPTS, Unusable, ruled, seconds
 from receiptlab.errors import WrongArgument
 from receiptlab.examples import clock, worker
 from receiptlab.examples.stopping import Stop
-from receiptlab.examples.subprocess_handler import Command
+from receiptlab.examples.subprocess_handler import CommandHandler
 from receiptlab.examples.worker import Policy, Tally, Worker
 from receiptlab.store import Store
 
@@ -108,7 +108,7 @@ def _worker(store: Store, given: argparse.Namespace, stop: Stop) -> Worker:
         given.processor,
         given.name or f"{given.processor[:100]}-{os.getpid()}",
         Policy(given.hold_for, given.attempts, given.backoff, given.cap),
-        Command(given.argv, given.timeout),
+        CommandHandler(given.argv, given.timeout),
         clock.milliseconds if given.now is None else lambda: given.now,
         clock.wait,
         namespace=given.namespace,

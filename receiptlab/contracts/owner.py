@@ -89,7 +89,8 @@ class WorkRow(NamedTuple):
 
 
 class SavedReceipt(NamedTuple):
-    """A row of `receipt`. `command` is the canonical text of the command that was accepted."""
+    """A row of `receipt`. `command` is the canonical text of the command that was accepted, and `digest` its
+    SHA-256."""
 
     id: int
     scope: str
@@ -99,10 +100,11 @@ class SavedReceipt(NamedTuple):
     result_digest: str
     accepted_at: int
     command: str
+    digest: str
 
     def receipt(self, outcome: str) -> Receipt:
         """The receipt in this row, as an answer."""
-        return Receipt(*self[:-1], outcome=outcome)
+        return Receipt(*self[:-2], outcome=outcome)
 
 
 class CurrentWork(NamedTuple):
@@ -113,7 +115,7 @@ class CurrentWork(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Claim:
+class WorkLease:
     """A lease on a piece of work. `fence`, the fencing token, is higher than any before it. The lease ends at
     `until`."""
 
@@ -211,15 +213,20 @@ class AcceptResult(Command):
     at its default is saved without it, so it is the same command as before the field existed."""
 
     @cached_property
-    def text(self) -> str:
-        """The command as it is saved: two calls with the same text make the same command. `now` is left out,
-        because a retry comes later."""
+    def command(self) -> str:
+        """The canonical text of the command: calls with the same text are the same command. `now` is left
+        out, because a retry comes later."""
         saved = dict(vars(self), form=FORM)
         del saved["now"]
         for name in self.ADDED:
             if saved[name] == getattr(type(self), name):
                 del saved[name]
         return canonical(saved)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the canonical text."""
+        return sha256(self.command)
 
 
 @dataclass(frozen=True)
@@ -265,7 +272,7 @@ def policy(command: AcceptResult, current: CurrentWork) -> None:
 
 
 def unknown_field(command: AcceptResult, current: CurrentWork) -> None:
-    if current.saved and current.saved.command != command.text:
+    if current.saved and current.saved.command != command.command:
         saved = json.loads(current.saved.command)
         fields = ("form",) if saved.pop("form", FORM) > FORM else ()
         fields += tuple(name for name in saved if name not in vars(command))
@@ -275,8 +282,8 @@ def unknown_field(command: AcceptResult, current: CurrentWork) -> None:
 
 
 def key_reused(command: AcceptResult, current: CurrentWork) -> None:
-    if current.saved and current.saved.command != command.text:
-        before, now = json.loads(current.saved.command), json.loads(command.text)
+    if current.saved and current.saved.command != command.command:
+        before, now = json.loads(current.saved.command), json.loads(command.command)
         fields = tuple(name for name in vars(command) if before.get(name) != now.get(name))
         raise Refused("key-reused", "this key was used for another command; choose a new key", fields)
 
@@ -376,12 +383,12 @@ GUARDS: Guards = {
 
 _WORK = "SELECT * FROM work WHERE scope = ? AND work = ?"
 _ANY_WORK = "SELECT * FROM work WHERE scope = :scope ORDER BY work LIMIT 1"
-_SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command
+_SAVED = """SELECT id, scope, key, work, revision, result_digest, accepted_at, command, digest
     FROM receipt WHERE scope = ? AND key = ?"""
 # The work that the receipt names. Without a receipt, any work of the scope, since each row says whether the
 # scope was revoked. It is one statement, so that all of it is read at the same moment.
 _FOUND = """SELECT work.*, r.id, r.scope, r.key, r.work, r.revision, r.result_digest,
-        r.accepted_at, r.command
+        r.accepted_at, r.command, r.digest
     FROM (SELECT 1) LEFT JOIN receipt r ON r.scope = :scope AND r.key = :key
     LEFT JOIN work ON work.scope = :scope
         AND work.work = coalesce(r.work, (SELECT min(work) FROM work WHERE scope = :scope))"""
@@ -425,7 +432,7 @@ def _read_work_and_receipt(db: Connection, command: AcceptResult) -> CurrentWork
     if row is None:
         return CurrentWork(work)
     saved = SavedReceipt(*row)
-    return CurrentWork(work, saved if saved.command == command.text else _in_this_form(saved))
+    return CurrentWork(work, saved if saved.command == command.command else _in_this_form(saved))
 
 
 def _in_this_form(saved: SavedReceipt) -> SavedReceipt:
@@ -433,7 +440,8 @@ def _in_this_form(saved: SavedReceipt) -> SavedReceipt:
     command = json.loads(saved.command)
     if "form" in command:
         return saved
-    return saved._replace(command=canonical(command | {"form": FORM}))
+    text = canonical(command | {"form": FORM})
+    return saved._replace(command=text, digest=sha256(text))
 
 
 def _read_found(db: Connection, command: FindReceipt) -> CurrentWork:
@@ -469,7 +477,7 @@ class Owner(Contract):
         """
         self._transact("add", AddWork(scope, work, now, revision, epoch, policy), _read_work, writes(_ADD))
 
-    def claim(self, scope: str, work: str, actor: str, now: int, until: int) -> Claim:
+    def claim(self, scope: str, work: str, actor: str, now: int, until: int) -> WorkLease:
         """Lease the work to `actor` from `now` to `until`.
 
         Refused, in this order: not-found, revoked, state, busy, exhausted (the fence has its largest value).
@@ -479,7 +487,7 @@ class Owner(Contract):
         integer("until", until, low=countable("now", now) + 1)
         return self._transact("claim", ClaimWork(scope, work, now, actor, until), _read_work, self._claim)
 
-    def renew(self, scope: str, work: str, actor: str, fence: int, now: int, until: int) -> Claim:
+    def renew(self, scope: str, work: str, actor: str, fence: int, now: int, until: int) -> WorkLease:
         """Extend the actor's own live lease to `until`, never shorten it. Returns the current claim.
 
         Refused, in this order: not-found, revoked, state, fence, holder, expired.
@@ -557,14 +565,14 @@ class Owner(Contract):
         """(scope/work, holder, fence, end) of each lease, expired ones included."""
         return self.store.read(_LEASES)
 
-    def _claim(self, db: Connection, command: ClaimWork, current: CurrentWork) -> Claim:
+    def _claim(self, db: Connection, command: ClaimWork, current: CurrentWork) -> WorkLease:
         db.execute(_CLAIM, vars(command))
-        return Claim(command.scope, command.work, command.actor, current.work.fence + 1, command.until)
+        return WorkLease(command.scope, command.work, command.actor, current.work.fence + 1, command.until)
 
-    def _renew(self, db: Connection, command: RenewLease, current: CurrentWork) -> Claim:
+    def _renew(self, db: Connection, command: RenewLease, current: CurrentWork) -> WorkLease:
         db.execute(_RENEW, vars(command))
         until = max(current.work.expires_at or 0, command.until)
-        return Claim(command.scope, command.work, command.actor, command.fence, until)
+        return WorkLease(command.scope, command.work, command.actor, command.fence, until)
 
     def _accept(self, command: AcceptResult) -> Receipt:
         return self._transact("accept", command, _read_work_and_receipt, self._record)
@@ -575,7 +583,7 @@ class Owner(Contract):
         db.execute(_RESULT, (command.now, command.scope, command.work))
         failpoint("after_result")
         done = (command.revision + 1, command.result_digest, command.now)
-        saved = (command.scope, command.key, command.work, command.text, sha256(command.text), *done)
+        saved = (command.scope, command.key, command.work, command.command, command.digest, *done)
         number = numbered("receipt", db.execute(_RECEIPT, saved).lastrowid)
         failpoint("after_receipt")
         outbox.stage(db, "result-recorded", str(number), command.now)

@@ -29,7 +29,7 @@ _PIECE = 65_536
 _REAP = 5
 
 
-class Command:
+class CommandHandler:
     """A handler that runs `argv`, without a shell, for at most `timeout` milliseconds.
 
     The item is one JSON object on standard input; a command that does not read it is fine. Exit status 0:

@@ -19,7 +19,7 @@ from receiptlab.contracts.work.work import Work
 from receiptlab.examples import clock
 from receiptlab.examples import subprocess_handler as running
 from receiptlab.examples.handler import Failure
-from receiptlab.examples.subprocess_handler import Command
+from receiptlab.examples.subprocess_handler import CommandHandler
 from receiptlab.store import Store
 from receiptlab.values import sha256
 from tests.faults import killed_workers
@@ -44,7 +44,7 @@ def ran(*argv, timeout=LIMIT * 1_000, item=None, beat=lambda: None):
         assert time.monotonic() < deadline, "the command was not ended"
         beat()
 
-    return Command(argv, timeout)(item or {"key": "a"}, beats)
+    return CommandHandler(argv, timeout)(item or {"key": "a"}, beats)
 
 
 def failure(*argv, **more):
@@ -142,10 +142,10 @@ def test_a_gigabyte_needs_no_memory():
         import resource, sys
         resource.setrlimit(resource.RLIMIT_AS, (500_000_000, 500_000_000))
         from receiptlab.examples.handler import Failure
-        from receiptlab.examples.subprocess_handler import Command
+        from receiptlab.examples.subprocess_handler import CommandHandler
         for stream in "stdout", "stderr":
             try:
-                Command((sys.executable, "-c", f"import sys\\nfor n in range(1000): sys.{stream}.write('x' * 1_000_000)"), 60_000)({}, lambda: None)
+                CommandHandler((sys.executable, "-c", f"import sys\\nfor n in range(1000): sys.{stream}.write('x' * 1_000_000)"), 60_000)({}, lambda: None)
             except Failure as failure:
                 print(failure.error)"""
     done = subprocess.run(python(code), capture_output=True, text=True, timeout=LIMIT, cwd=ROOT)
