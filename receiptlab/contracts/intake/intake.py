@@ -69,16 +69,11 @@ ARGUMENTS: Mapping[str, Rule] = {
     "tenant": text,
     "namespace": sized(1, 256),
     "key": sized(1, 1024),
-    "digest": hex_digest,
-    "identity": hex_digest,
+    **dict.fromkeys(("digest", "identity"), hex_digest),
     "reference": sized(0, 4096),
     "decision": one_of(DECISIONS),
     "changed_as": one_of(DECISIONS[1:3]),
-    "retain_until": integer,
-    "tombstone_until": integer,
-    "after": integer,
-    "limit": integer,
-    "now": integer,
+    **dict.fromkeys(("retain_until", "tombstone_until", "after", "limit", "now"), integer),
 }
 
 
