@@ -95,14 +95,17 @@ def test_open_refuses_what_is_not_a_database_file(tmp_path):
         assert refused.value.reason == reason
         assert name in str(refused.value)
     assert contents(tmp_path) == before
+    with pytest.raises(FileRefused, match="open it with the version of the lab that made it"):
+        Store.open(tmp_path / "version")
 
 
 def test_open_refuses_a_file_that_may_not_be_read_or_written(plain_user):
     Store.create(plain_user / "receipts.db", SCHEMA).close()
-    for mode in (0o000, 0o444):
-        (plain_user / "receipts.db").chmod(mode)
-        with pytest.raises(FileRefused, match="no-access"):
-            Store.open(plain_user / "receipts.db")
+    path = plain_user / "receipts.db"
+    for mode, reading, why in ((0o000, False, "read"), (0o000, True, "read"), (0o444, False, "written")):
+        path.chmod(mode)
+        with pytest.raises(FileRefused, match=f"^no-access: .* can't be {why}; "):
+            Store.open(path, reading=reading)
 
 
 def test_open_refuses_a_database_file_in_a_read_only_folder(plain_user):

@@ -338,7 +338,9 @@ def test_an_operator_closes_entries(party, receiver):
     party.relay.close_entry(2, "send-again", "a mistake", 3)
     assert party.relay.reconciliation() == []
     assert [message.outbox for message in party.relay.pending(10)] == [2]
-    with pytest.raises(Refused, match="not-found: there is nothing to decide about a message in the state closed"):
+    with pytest.raises(
+        Refused, match="not-found: there is nothing to decide about a message in the state closed"
+    ):
         party.relay.close_entry(1, "happened", "twice", 4)
     assert party.store.read("SELECT detail FROM relay WHERE outbox = 1") == [
         ("given-up: the copy has done it",)
