@@ -71,7 +71,7 @@ class Locked(NotWritten):
 
 
 class FileRefused(Definite):
-    """The file is not a database file of this lab, or cannot be made one. The file is unchanged.
+    """The file is not a database file of this lab, or can't be opened or created. It is unchanged.
 
     `reason` is one of: exists, missing, not-a-file, no-access, empty, hard-link, not-sqlite, application-id,
     schema-version, tables, foreign-wal, no-wal, sqlite-too-old.

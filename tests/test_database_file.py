@@ -83,7 +83,7 @@ def test_packing_on_a_full_disk_fails_and_says_so(small_disk):
 
 
 def test_a_second_name_of_the_file_is_refused(tmp_path):
-    """Each name would get a WAL of its own: 151 rows were acknowledged, and 100 kept."""
+    """Each name would get its own WAL: 151 rows were acknowledged, and 100 were kept."""
     path, second = tmp_path / "receipts.db", tmp_path / "second.db"
     Store.create(path, SCHEMA).close()
     os.link(path, second)

@@ -22,23 +22,23 @@ ROW = (
 
 
 def forked(call):
-    """What the call in a forked child comes to: the reason that it was refused with, or "accepted"."""
+    """How the call in a forked child ends: the reason it was refused with, or "accepted"."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        told = "accepted"
+        answer = "accepted"
         try:
             call()
         except Definite as error:
-            told = getattr(error, "reason", str(error))
+            answer = getattr(error, "reason", str(error))
         except BaseException as error:
-            told = repr(error)
-        os.write(writing, told.encode())
+            answer = repr(error)
+        os.write(writing, answer.encode())
         os._exit(0)
     os.waitpid(child, 0)
     os.close(writing)
-    with open(reading, "rb") as told:
-        return told.read().decode()
+    with open(reading, "rb") as answer:
+        return answer.read().decode()
 
 
 def write(store):

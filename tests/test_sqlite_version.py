@@ -1,4 +1,4 @@
-"""F-5: what is told about SQLite."""
+"""F-5: the report about SQLite."""
 
 import sqlite3
 
@@ -29,8 +29,8 @@ def test_range_of_the_wal_reset_defect(version, has_it):
 
 
 def test_the_report_names_this_version():
-    told = report()
-    assert told["sqlite"] == sqlite3.sqlite_version
-    assert "THREADSAFE" in told["compile options"]
+    found = report()
+    assert found["sqlite"] == sqlite3.sqlite_version
+    assert "THREADSAFE" in found["compile options"]
     has_it = wal_reset_defect(sqlite3.sqlite_version_info)
-    assert told["WAL-reset defect"].startswith("this version has it" if has_it else "this version does not")
+    assert found["WAL-reset defect"].startswith("this version has it" if has_it else "this version does not")

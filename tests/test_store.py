@@ -72,7 +72,7 @@ def test_create_in_a_missing_or_read_only_folder_is_refused(plain_user):
     plain_user.chmod(0o755)
 
 
-def test_open_refuses_what_is_no_fixture(tmp_path):
+def test_open_refuses_what_is_not_a_database_file(tmp_path):
     (tmp_path / "empty").touch()
     (tmp_path / "text").write_text("not a database, but long enough to be read as a header\n" * 9)
     (tmp_path / "short").write_bytes(b"SQLite format 3\x00")
@@ -95,17 +95,20 @@ def test_open_refuses_what_is_no_fixture(tmp_path):
         assert refused.value.reason == reason
         assert name in str(refused.value)
     assert contents(tmp_path) == before
+    with pytest.raises(FileRefused, match="open it with the version of the lab that made it"):
+        Store.open(tmp_path / "version")
 
 
 def test_open_refuses_a_file_that_may_not_be_read_or_written(plain_user):
     Store.create(plain_user / "receipts.db", SCHEMA).close()
-    for mode in (0o000, 0o444):
-        (plain_user / "receipts.db").chmod(mode)
-        with pytest.raises(FileRefused, match="no-access"):
-            Store.open(plain_user / "receipts.db")
+    path = plain_user / "receipts.db"
+    for mode, reading, why in ((0o000, False, "read"), (0o000, True, "read"), (0o444, False, "written")):
+        path.chmod(mode)
+        with pytest.raises(FileRefused, match=f"^no-access: .* can't be {why}; "):
+            Store.open(path, reading=reading)
 
 
-def test_open_refuses_a_fixture_in_a_read_only_folder(plain_user):
+def test_open_refuses_a_database_file_in_a_read_only_folder(plain_user):
     Store.create(plain_user / "receipts.db", SCHEMA).close()
     plain_user.chmod(0o555)
     with pytest.raises(FileRefused, match="no-access"):
@@ -113,7 +116,7 @@ def test_open_refuses_a_fixture_in_a_read_only_folder(plain_user):
     plain_user.chmod(0o755)
 
 
-def test_a_damaged_fixture_is_no_traceback_of_sqlite(tmp_path):
+def test_a_damaged_database_file_is_no_traceback_of_sqlite(tmp_path):
     path = tmp_path / "receipts.db"
     Store.create(path, SCHEMA).close()
     path.write_bytes(path.read_bytes()[:100] + b"\xff" * 4000)
@@ -263,7 +266,7 @@ def test_a_commit_that_fails_half_way_is_indefinite(store):
     assert not store.db.in_transaction
 
 
-def test_a_locked_fixture_is_a_clear_error_and_nothing_is_lost(store):
+def test_a_locked_database_file_is_a_clear_error_and_nothing_is_lost(store):
     with store.again() as other, other.write() as db:
         db.execute(ROW)
         with pytest.raises(Locked, match="200 ms") as locked, store.write():
@@ -300,7 +303,7 @@ def test_a_closed_store_says_so(store):
     store.close()
 
 
-def test_a_temporary_fixture_is_gone_when_it_is_closed():
+def test_a_temporary_database_file_is_gone_when_it_is_closed():
     store = Store.temporary(SCHEMA)
     assert store.path.exists()
     store.close()
@@ -371,7 +374,7 @@ def test_every_setting_is_said_and_not_left_to_the_build(tmp_path, monkeypatch):
     Store.create(tmp_path / "receipts.db", SCHEMA).close()
     said.clear()
     Store.open(str(tmp_path / "receipts.db")).close()
-    header = ("writable_schema = ON",)  # for the look at the header, on a connection of its own
+    header = ("writable_schema = ON",)  # for the check of the header, on its own connection
     settings = (
         *header,
         "journal_mode = WAL",

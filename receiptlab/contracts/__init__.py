@@ -1,7 +1,7 @@
 """The contracts, all in the same shape. Read `owner` first.
 
-`owner`, `retention` and `receiver` are one module each. `receiver` is the party outside, with a database
-file of its own, and `relay` sends it the messages of an owner's outbox. `intake/` and `work/` are folders,
+`owner`, `retention` and `receiver` are one module each. `receiver` is the party outside, with its own
+database file, and `relay` sends it the messages of an owner's outbox. `intake/` and `work/` are folders,
 since each needs several modules; `work` builds on `intake`. All contracts share `outbox` and the class in
 `base`. `registry` lists them by the names that case files use.
 

@@ -118,7 +118,7 @@ class Contract:
         return self._run(name, command, read, write)
 
     def _run(self, name: str, command: C, read: Read[C, R], write: Write[C, R, A]) -> A:
-        """Make a call whose arguments were checked before: `_decide`, in a transaction of its own."""
+        """Make a call whose arguments were checked before: `_decide` in its own transaction."""
         with self.store.write() as db:
             return self._decide(name, db, command, read, write)
 

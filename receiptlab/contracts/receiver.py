@@ -189,9 +189,7 @@ def writer_unknown(command: ApplyEffect | IssueRestoreReceipt, current: CurrentW
 
 def writer_fenced(command: Command, current: CurrentWriter) -> None:
     if current.fenced_at is not None:
-        raise Refused(
-            "writer-fenced", "a later writer was registered for this owner, so this one can never write again"
-        )
+        raise Refused("writer-fenced", "this owner has a later writer, so this one can never write again")
 
 
 def key_reused(command: ApplyEffect, current: CurrentWriter) -> None:

@@ -291,7 +291,7 @@ class Relay(Contract):
             if row is None:
                 raise _no_message()
             if row[0] not in ("parked", "unclear", "refused", "unanswered", "waiting"):
-                what = f"this message is {row[0]}, so there is nothing to decide; `get` shows it"
+                what = f"there is nothing to decide about a message in the state {row[0]}; `get` shows it"
                 raise Refused("not-found", what)
             state = "pending" if verdict == "send-again" else "closed"
             db.execute(_CLOSE, (state, f"{verdict}: {note}", now, outbox))

@@ -281,7 +281,7 @@ def test_what_is_retained_shortly_is_compacted_and_still_known(tmp_path, capsys)
     assert states(db) == {"done": 4}
     assert lab("sweep", "--db", db, "--now", 500, "--limit", 1) == 0
     out = capsys.readouterr().out
-    assert "compacted  4" in out
+    assert "compacted     4" in out
     assert (states(db), asked(db, "count(*) FROM result")) == ({}, [(4,)])
     lab("intake", DELIVERIES, "--db", db, "--processor", "p", "--now", 501)
     assert "first seen             0" in capsys.readouterr().out
@@ -339,7 +339,7 @@ def test_a_dead_letter_outlives_a_short_retention_until_it_is_dealt_with(tmp_pat
             assert len(Work(store).next(namespace, "p", "w", 9, 100, 9, 1).claims) == claims
     assert lab("sweep", "--db", db, "--now", 1_000, "--attempts", 1) == 0
     out = capsys.readouterr().out
-    assert "dead_letters     4" in out and "compacted  0" in out
+    assert "dead_letters  4" in out and "compacted     0" in out
     assert asked(db, "count(*) FROM outbox WHERE topic = 'dead-letter'") == [(4,)]
     assert lab("dead", "--db", db) == 0
     assert capsys.readouterr().out.count("its claim ended") == 4
@@ -351,7 +351,7 @@ def test_a_dead_letter_outlives_a_short_retention_until_it_is_dealt_with(tmp_pat
     assert states(db) == {"dead": 3}
     assert lab("requeue", "--db", db, 2, "--now", 10_999) == 0
     assert lab("sweep", "--db", db, *keep, "--limit", 1, "--now", 21_000) == 0
-    assert "discarded  2" in capsys.readouterr().out
+    assert "discarded     2" in capsys.readouterr().out
     assert states(db) == {"pending": 1}
     assert sound(db)
 
@@ -411,7 +411,7 @@ def test_a_sweep_waits_for_no_other_and_outlives_its_lease(db, capsys, monkeypat
     times = iter(range(2**51, 2**52, 6_000))
     monkeypatch.setattr("receiptlab.examples.clock.milliseconds", lambda: next(times))
     assert lab("sweep", "--db", db, "--force", "--limit", 1) == 0
-    assert "expired    3" in capsys.readouterr().out
+    assert "expired       3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

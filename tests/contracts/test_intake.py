@@ -482,6 +482,20 @@ def test_a_handle_does_not_outlive_the_receipt_it_was_made_on(intake, meanwhile)
         intake.stage_revision(db, handle, "", **KEEP, now=2_200)
 
 
+def test_a_handle_is_refused_when_its_content_became_known_under_the_same_head(intake):
+    """The receipt is removed. The next one has the same head, and the handle's content as an older revision."""
+    first(intake)
+    revise(intake, C)
+    handle = intake.classify(**NAME, digest=B).handle
+    intake.sweep(limit=10, now=1_000)
+    intake.sweep(limit=10, now=2_000)
+    first(intake, digest=B, now=2_100)
+    revise(intake, C, now=2_200)
+    assert handle.on == (2, 2, C) and intake.classify(**NAME, digest=A).handle.on == handle.on
+    with pytest.raises(Refused, match="head-moved"), intake.store.write() as db:
+        intake.stage_revision(db, handle, "", **KEEP, now=2_300)
+
+
 def test_a_collision_over_a_tombstone_records_nothing_and_leaves_it_one(intake):
     first(intake)
     intake.sweep(limit=10, now=1_000)
@@ -496,7 +510,8 @@ def test_an_item_that_was_changed_by_hand_is_checked_again(intake):
     item = replace(intake.item(**NAME, digest=A), key="k" * 1_025)
     with pytest.raises(WrongArgument, match="key must have"), intake.store.write() as db:
         intake.stage_first(db, FirstSeen(item), "", **KEEP, now=1)
-    item = replace(intake.item(**NAME, digest=A), key="another")
+    item = intake.item(**NAME, digest=A)
+    object.__setattr__(item, "key", "another")  # it still has the seal of the item it was
     with intake.store.write() as db:
         staged = intake.stage_first(db, FirstSeen(item), "", **KEEP, now=1)
     assert staged.identity == identity_of(**NAME | {"key": "another"})

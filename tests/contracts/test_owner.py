@@ -118,12 +118,12 @@ def test_refused_lookups_are_word_for_word_the_same(owner):
     for revoked in (False, True):
         if revoked:
             owner.revoke("shop", now=200)
-        told = set()
+        answers = set()
         for key, epoch, policy in asked:
             with pytest.raises(Refused) as refused:
                 owner.find("shop", key, epoch, policy)
-            told.add((str(refused.value), refused.value.fields))
-        assert len(told) == 1
+            answers.add((str(refused.value), refused.value.fields))
+        assert len(answers) == 1
 
 
 def test_a_saved_command_carries_the_version_of_its_form(owner):

@@ -1373,8 +1373,8 @@ def test_files_that_cannot_be_used_get_a_sentence(tmp_path, capsys, pending):
         db.execute("CREATE TABLE a (b)")
     assert "of another application" in refused(capsys, "--db", str(other))
     assert "is no file of a receiver" in refused(capsys, "--db", str(pending.store.path))
-    assert "cannot be made" in refused(capsys, "--db", str(tmp_path / "missing" / "a.db"))
-    assert "is no file" in refused(capsys, "--db", str(tmp_path))
+    assert "can't be created" in refused(capsys, "--db", str(tmp_path / "missing" / "a.db"))
+    assert "is not a file" in refused(capsys, "--db", str(tmp_path))
 
 
 def test_a_locked_file_gets_a_sentence(store, capsys, monkeypatch):

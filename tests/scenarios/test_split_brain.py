@@ -332,13 +332,15 @@ def test_an_operator_closes_entries(party, receiver):
     assert [entry.detail for entry in party.relay.reconciliation()] == ["writer-fenced"] * 2
     with pytest.raises(WrongArgument, match="verdict must be one of"):
         party.relay.close_entry(1, "perhaps", "who knows", 3)
-    with pytest.raises(Refused, match="not-found"):
+    with pytest.raises(Refused, match="not-found: the outbox has no message with this id"):
         party.relay.close_entry(7, "happened", "it did", 3)
     party.relay.close_entry(1, "given-up", "the copy has done it", 3)
     party.relay.close_entry(2, "send-again", "a mistake", 3)
     assert party.relay.reconciliation() == []
     assert [message.outbox for message in party.relay.pending(10)] == [2]
-    with pytest.raises(Refused, match="not-found"):
+    with pytest.raises(
+        Refused, match="not-found: there is nothing to decide about a message in the state closed"
+    ):
         party.relay.close_entry(1, "happened", "twice", 4)
     assert party.store.read("SELECT detail FROM relay WHERE outbox = 1") == [
         ("given-up: the copy has done it",)

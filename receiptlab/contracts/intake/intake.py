@@ -69,16 +69,11 @@ ARGUMENTS: Mapping[str, Rule] = {
     "tenant": text,
     "namespace": sized(1, 256),
     "key": sized(1, 1024),
-    "digest": hex_digest,
-    "identity": hex_digest,
+    **dict.fromkeys(("digest", "identity"), hex_digest),
     "reference": sized(0, 4096),
     "decision": one_of(DECISIONS),
     "changed_as": one_of(DECISIONS[1:3]),
-    "retain_until": integer,
-    "tombstone_until": integer,
-    "after": integer,
-    "limit": integer,
-    "now": integer,
+    **dict.fromkeys(("retain_until", "tombstone_until", "after", "limit", "now"), integer),
 }
 
 
@@ -287,7 +282,6 @@ class Intake(Contract):
         horizons = {"retain_until": retain_until, "tombstone_until": tombstone_until}
         command = self._checked(db, "handle", handle, reference=reference, **horizons, now=now)
         current = self._guard("stage", command.item, command)
-        handle.use_up()
         return self._write(db, command, _MOVE, current.revisions + 1, "accepted")
 
     def stage_collision(self, db: Connection, handle: Handle, reference: str, now: int) -> Staged:
@@ -297,7 +291,6 @@ class Intake(Contract):
         """
         command = self._checked(db, "handle", handle, reference=reference, now=now)
         current = self._guard("stage", command.item, command)
-        handle.use_up()
         if current.state == "compacted":  # it stays compacted, so no outcome is recorded
             command = replace(command, reference=None)
         return self._write(db, command, _COLLIDE, current.revisions + 1, "collision")
@@ -336,6 +329,8 @@ class Intake(Contract):
         return current
 
     def _write(self, db: Connection, command: StageItem, sql: str, number: int, disposition: str) -> Staged:
+        if command.handle is not None:
+            command.handle.use_up()
         values = vars(command.item) | vars(command) | {"number": number, "disposition": disposition}
         db.execute(sql, values)
         self.store.failpoint("after_receipt")

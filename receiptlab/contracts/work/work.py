@@ -103,26 +103,16 @@ SCHEMA = (
 
 ARGUMENTS: Mapping[str, Rule] = {
     **intake.ARGUMENTS,
-    "now": bounded(0, LATEST),
-    "revision": bounded(1, LATEST),
-    "processor": text,
-    "processor_revision": text,
-    "worker": text,
-    "token": bounded(1, LATEST),
-    "limit": bounded(1, 10_000),
+    **dict.fromkeys(("processor", "processor_revision", "worker", "error"), text),
+    **dict.fromkeys(("now", "after"), bounded(0, LATEST)),
+    **dict.fromkeys(("revision", "token", "work"), bounded(1, LATEST)),
+    **dict.fromkeys(("base", "cap", "keep_for", "horizon"), bounded(0, LONGEST)),
     "hold_for": bounded(1, LONGEST),
-    "max_attempts": bounded(1, 1_000_000),
-    "base": bounded(0, LONGEST),
-    "cap": bounded(0, LONGEST),
-    "keep_for": bounded(0, LONGEST),
-    "horizon": bounded(0, LONGEST),
-    "work": bounded(1, LATEST),
     "fence": bounded(1, MAX_INTEGER),
-    "after": bounded(0, LATEST),
-    "error": text,
+    "limit": bounded(1, 10_000),
+    "max_attempts": bounded(1, 1_000_000),
     "detail": sized(0, 2_048),
 }
-
 
 # The commands: the arguments of each call that has guards.
 
@@ -410,9 +400,8 @@ class Work(Contract):
 
         A redelivery changes nothing, except that a new processor revision gets its work. Refused: erased.
         """
-        delivery = DeliverItem(
-            *("explicit", tenant, namespace, key, digest, "revision", ""), retain_until, tombstone_until, now
-        )
+        item = ("explicit", tenant, namespace, key, digest)
+        delivery = DeliverItem(*item, "revision", "", retain_until, tombstone_until, now)
         by = {"processor": processor, "processor_revision": processor_revision}
         check(ARGUMENTS, vars(delivery) | by)
         with self.store.write() as db:
