@@ -1,1 +1,1 @@
-"""Tools of the checkout: setting up, notebooks, pages. They are not installed with the package."""
+"""Tools for the checkout: notebooks, exercises, pages, benches. They are not installed with the package."""

@@ -1,8 +1,8 @@
-"""Measures the contracts against a floor, side by side in one run: python -m tools.bench
+"""Measures the contracts against a floor, in one run: python -m tools.bench
 
-The floor is bare sqlite3 that does the same statements in one transaction, on a file of its own with the
-same settings. Rounds are interleaved, so that what slows the machine slows both. Figures are ratios of
-medians; the noise is the floor against a second floor.
+The floor is bare sqlite3 with the same statements in one transaction, on its own file with the same settings.
+Rounds are interleaved, so that anything that slows the machine slows both. Figures are ratios of medians. The
+noise is the ratio of the floor to a second floor.
 
 --store writes the prices of retention to data/prices.json, which lesson 08 draws.
 """
@@ -36,7 +36,7 @@ def main() -> int:
     out.print(
         f"SQLite {told['sqlite']}, Python {told['python']}, WAL, synchronous=FULL, on this folder's disk;"
     )
-    out.print(f"{rounds} interleaved rounds of {BLOCK} calls each, after {WARM_UP} to warm up")
+    out.print(f"{rounds} interleaved rounds of {BLOCK} calls each, after {WARM_UP} for warming up")
     for name, bench in BENCHES.items():
         with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
             out.print(terminal.grid(name, COLUMNS, bench.measure(Path(folder), rounds)))
@@ -65,7 +65,7 @@ def _workers(folder: Path, out, rounds: int) -> None:
 
 def _prices(folder: Path, out, store: bool) -> None:
     sizes = bench_retention.size_of(folder)
-    out.print(terminal.grid("what one costs on disk", ("what", "bytes"), sizes))
+    out.print(terminal.grid("bytes on disk per item", ("what", "bytes"), sizes))
     closing = bench_retention.closing(folder)
     columns = tuple(closing[0])
     goal = verdict(closing[-1]["ratio"], 1.1)

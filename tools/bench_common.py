@@ -1,4 +1,4 @@
-"""What the benches share: timing, interleaved rounds, and rows of a report."""
+"""Shared by the benches: timing, interleaved rounds, and rows of a report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter_ns
 
 BLOCK = 10  # calls of one kind in a row within a round
-WARM_UP = 30  # rounds that are run and not counted
+WARM_UP = 30  # rounds that run and are not counted
 COLUMNS = ("what", "p50 in µs", "p99 in µs", "p50 over the floor's", "goal")
 
 _NOTES = {"floor again": "the noise of this run"}
@@ -26,7 +26,7 @@ def bare(path: Path) -> sqlite3.Connection:
 
 
 def timed(call: Callable[..., object], *arguments: object) -> int:
-    """Nanoseconds that one call took."""
+    """The duration of one call in nanoseconds."""
     start = perf_counter_ns()
     call(*arguments)
     return perf_counter_ns() - start
@@ -35,9 +35,8 @@ def timed(call: Callable[..., object], *arguments: object) -> int:
 def rounds_of(
     calls: Calls, rounds: int, prepare: Callable[[list[str]], None], shift: int
 ) -> dict[str, list[int]]:
-    """The nanoseconds of each call by its name. Each round makes every kind of call on the names of the
-    round; `shift` calls at the head are turned round from one round to the next, so that no kind always
-    comes after the same one."""
+    """The nanoseconds of each kind of call. Each round makes every kind of call on the names of the round.
+    The first `shift` kinds rotate from one round to the next, so that no kind always follows the same one."""
     times: dict[str, list[int]] = {name: [] for name, _ in calls}
     for number in range(WARM_UP + rounds):
         names = [f"{number:06}-{n}" for n in range(BLOCK)]
@@ -57,7 +56,7 @@ def verdict(ratio: float, goal: float) -> str:
 
 
 def rows(times: dict[str, list[int]], floor: str, goals: dict[str, float]) -> list[tuple[str, ...]]:
-    """A row for each thing that was measured, with its ratio to the floor."""
+    """One row per measured call, with its ratio to the floor."""
     p50 = {name: statistics.median(values) for name, values in times.items()}
     return [
         (

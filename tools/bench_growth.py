@@ -1,8 +1,9 @@
-"""Every call of every contract in a file of 1,000 rows and in one of 1,000,000: does its cost grow?
+"""Whether the cost of a call grows with the file: every call of every contract, with 1,000 and 1,000,000
+rows.
 
-Both files lie in one folder, and rounds are interleaved. They are written with synchronous=OFF: a sync costs
-the same in both, and would hide what the call itself costs. A file is filled by copying the rows that
-real calls made, so that it always has today's tables.
+Both files are in one folder, and rounds are interleaved. They are written with synchronous=OFF, because a
+sync costs the same in both and would hide the cost of the call. A file is filled by copying rows that real
+calls made, so it always has the present tables.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Calls = Iterator[tuple[str, Callable[[], object]]]
 
 
 class Growth(NamedTuple):
-    """A contract, how its file is filled, and the calls of one round in their order."""
+    """A contract, how to fill its file, and the calls of one round in order."""
 
     contract: type[Contract]
     fill: Callable[[Contract, int], None]

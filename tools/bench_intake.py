@@ -33,7 +33,7 @@ _OUTBOX = "INSERT INTO outbox (topic, subject, staged_at) VALUES (?, ?, ?)"
 
 
 class Floor:
-    """What a first delivery costs at the least: the same statements without a contract."""
+    """The floor of a first delivery: the same statements without a contract."""
 
     def __init__(self, path: Path) -> None:
         Store.create(path, SCHEMA).close()
@@ -52,7 +52,7 @@ class Floor:
 
 
 def measure(folder: Path, rounds: int) -> list[tuple[str, ...]]:
-    """A first delivery with its domain row and its outbox row, and a redelivery, over the floor."""
+    """A first delivery with the consumer's row and its outbox row, and a redelivery, against the floor."""
     floor, second = Floor(folder / "floor.db"), Floor(folder / "second.db")
     intake = Intake(Store.create(folder / "intake.db", SCHEMA))
 
@@ -75,7 +75,7 @@ def measure(folder: Path, rounds: int) -> list[tuple[str, ...]]:
 
 
 def batching(folder: Path) -> list[tuple[str, ...]]:
-    """Seconds that many small letters take in batches, and with one transaction each."""
+    """Seconds to take in many small letters in batches, and with one transaction each."""
     seconds = {}
     for what, batch in {"one transaction each": 1, f"batches of {BATCH:,}": BATCH}.items():
         with Store.create(folder / f"{batch}.db", SCHEMA) as store:

@@ -25,7 +25,7 @@ def measure(experiment) -> tuple[object, ...]:
 
 def main() -> int:
     told, out = engine.report(), terminal.console()
-    out.print(f"SQLite {told['sqlite']}, Python {told['python']}, each order from a fresh file")
+    out.print(f"SQLite {told['sqlite']}, Python {told['python']}, each interleaving from the original rows")
     rows = [measure(each) for each in terminal.progress("exploring", (*PAIRS, *PLANTED, LARGE))]
     out.print(terminal.grid("every interleaving", COLUMNS, rows))
     return 0

@@ -1,4 +1,4 @@
-"""The owner against bare sqlite3 that does the same selects, update and inserts in one transaction."""
+"""The owner against bare sqlite3 with the same selects, update and inserts in one transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMMAND = "x" * 215  # as long as the command that the owner stores
 
 
 class Floor:
-    """What an accept costs at the least: the same statements without a contract."""
+    """The floor of an accept: the same statements without a contract."""
 
     def __init__(self, path: Path) -> None:
         Store.create(path, owner.SCHEMA).close()

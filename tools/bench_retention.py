@@ -1,4 +1,4 @@
-"""Retention against bare sqlite3, and the price of what is kept."""
+"""Retention against bare sqlite3, and the cost of what is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DELETE = "DELETE FROM receipt WHERE namespace = ? AND epoch <= ?"
 
 
 class Floor:
-    """What a first execution costs at the least: the same statements without a contract."""
+    """The floor of a first execution: the same statements without a contract."""
 
     def __init__(self, path: Path) -> None:
         Store.create(path, retention.SCHEMA).close()
@@ -41,7 +41,7 @@ class Floor:
 
 
 def measure(folder: Path, rounds: int) -> list[tuple[str, ...]]:
-    """Each answer of execute over the floor."""
+    """Each answer of execute against the floor."""
     floor, second = Floor(folder / "floor.db"), Floor(folder / "second.db")
     one = Retention(Store.create(folder / "retention.db", retention.SCHEMA))
     one.close_and_collect("shop", through=1, now=0)
@@ -72,7 +72,7 @@ def measure(folder: Path, rounds: int) -> list[tuple[str, ...]]:
 
 
 def filled(path: Path, receipts: int, epochs: int = 10, tombstones: bool = False) -> Store:
-    """A database file with that many receipts, in equal parts over the epochs 1, 2, 3 …"""
+    """A database file with this many receipts, spread evenly over the epochs 1, 2, 3 …"""
     store = Store.create(path, retention.SCHEMA)
     result, part = (None if tombstones else RESULT), receipts // epochs
     with store.write() as db:
@@ -84,7 +84,7 @@ def filled(path: Path, receipts: int, epochs: int = 10, tombstones: bool = False
 
 
 def size_of(folder: Path) -> list[tuple[str, str]]:
-    """Bytes on disk that each policy keeps for one receipt, and for one namespace that is closed."""
+    """Bytes on disk that each policy keeps for one receipt, and for one closed namespace."""
     sizes, many = {}, 100_000
     with Store.create(folder / "empty.db", retention.SCHEMA) as empty:
         nothing = _bytes(empty)
@@ -104,7 +104,7 @@ def _bytes(store: Store) -> int:
 
 
 def closing(folder: Path) -> list[dict[str, float]]:
-    """Milliseconds that closing takes, and a bare DELETE of the same range, as the range grows."""
+    """Milliseconds for closing a range and for a bare DELETE of it, as the range grows."""
     told = []
     for size in SIZES:
         mine, theirs = [], []

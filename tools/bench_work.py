@@ -1,6 +1,6 @@
-"""Work claims against bare sqlite3, and eight workers on one file with and without turns.
+"""Work claims against bare sqlite3, and eight workers on one file with and without the fair lock.
 
-The workers do nothing but reserve and complete, so all that they do is wait for each other.
+The workers only reserve and complete, so most of their time is spent waiting for each other.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ BY = {"namespace": "inbox", "processor": "mailer"}
 ON = tuple(BY.values())
 RESERVE = BY | {"hold_for": 60_000, "max_attempts": 5, "now": 10}
 MANY, WORKERS, SPAN, REPEATS, STAGED = 100, 8, 3.0, 3, 20_000
-START = 60  # seconds in which all workers must have come up
+START = 60  # seconds within which all workers must have started
 CALLS, PER_ITEM, SLOWER, UNEVEN, WAIT_MS = 1.3, 0.1, 1.25, 2, 10
-"""The goals: a call over the floor, an item of many over a single one, one worker's items over those of
-eight together, the most items of a worker over the fewest, and the 99th percentile of the waits."""
+"""The goals: a call over the floor; an item of many over a single one; one worker's throughput over that
+of eight; the most items of a worker over the fewest; and the 99th percentile of the waits."""
 
 _OUTBOX = "INSERT INTO outbox (topic, subject, staged_at) VALUES (?, ?, ?)"
 
@@ -48,7 +48,7 @@ def stage(path: Path, items: int) -> Path:
 
 
 class Floor:
-    """What it costs at the least: the same statements in the same three transactions, no contract."""
+    """The floor: the same statements in the same three transactions, without a contract."""
 
     def __init__(self, path: Path) -> None:
         self.db = bare(path)
@@ -86,7 +86,7 @@ class Floor:
 
 
 def measure(folder: Path, rounds: int) -> list[tuple[str, ...]]:
-    """One item reserved and completed, over the floor."""
+    """One item reserved and completed, against the floor."""
     source = stage(folder / "source.db", (WARM_UP + rounds) * BLOCK)
     paths = [Path(shutil.copy(source, folder / f"{name}.db")) for name in ("floor", "second", "work")]
     floor, second = Floor(paths[0]), Floor(paths[1])
@@ -105,7 +105,7 @@ MANY_COLUMNS = ("what", "p50 in µs", "over one at a time", "goal")
 
 
 def at_once(folder: Path, rounds: int) -> list[tuple[str, ...]]:
-    """An item that is reserved with many others, over one that is reserved alone."""
+    """An item reserved with many others, against one reserved by itself."""
     rounds = min(rounds, 100)
     contract = Work(Store.open(stage(folder / "many.db", rounds * (MANY + BLOCK))))
 
@@ -125,7 +125,7 @@ def at_once(folder: Path, rounds: int) -> list[tuple[str, ...]]:
 
 
 class Line(NamedTuple):
-    """A run of some workers: items of each a second, `busy` answers, and waits in ms."""
+    """A run of some workers: items per second of each, `busy` answers, and waits in ms."""
 
     items: list[float]
     busy: int
@@ -133,7 +133,7 @@ class Line(NamedTuple):
 
 
 class _Timed(Transaction):
-    """It tells how long each BEGIN IMMEDIATE took."""
+    """Records how long each BEGIN IMMEDIATE took."""
 
     __slots__ = ("waits",)
 
@@ -145,7 +145,7 @@ class _Timed(Transaction):
 
 
 def run(source: Path, workers: int, turns: bool) -> Line:
-    """Let workers run side by side on a copy of the database file, from one GO on, for the same time."""
+    """Let workers run at once on a copy of the database file, all starting and ending together."""
     path = Path(shutil.copy(source, source.with_name("run.db")))
     context = multiprocessing.get_context("spawn")
     go, lines, asked = context.Barrier(workers), [], []
@@ -153,7 +153,7 @@ def run(source: Path, workers: int, turns: bool) -> Line:
         here, there = context.Pipe(duplex=False)
         process = context.Process(target=_worker, args=(path, f"w{number}", turns, go, there), daemon=True)
         process.start()
-        there.close()  # so that the end of a worker that failed ends the wait for what it has to tell
+        there.close()  # so that a failed worker ends the wait for its result
         asked.append((process, here))
     for process, here in asked:
         lines.append(here.recv())
@@ -177,7 +177,9 @@ def _worker(path: Path, name: str, turns: bool, go, there) -> None:
     while now - start < SPAN * 1e9:
         try:
             done += _item(contract, name, turn, waits)
-        except Refused:  # busy: without turns, another has the lease between the two transactions
+        except (
+            Refused
+        ):  # busy: without the fair lock, another worker can take the lease between the two transactions
             busy += 1
         now = perf_counter_ns()
     there.send(Line([done * 1e9 / (now - start)], busy, waits if turns else began.waits))
@@ -208,9 +210,9 @@ SIDE_BY_SIDE_COLUMNS = (
 
 
 def side_by_side(folder: Path) -> list[tuple[str, ...]]:
-    """One worker and eight, with turns and without: throughput, fairness, and the waits.
+    """One worker and eight, with and without the fair lock: throughput, fairness and waits.
 
-    One waits for a turn, or without turns for SQLite's write lock; a call that was refused waited too.
+    A wait is for the fair lock or, without it, for SQLite's write lock. Refused calls waited, too.
     """
     source = stage(folder / "source.db", STAGED)
     kinds = {"1 with turns": (1, True), "8 with turns": (WORKERS, True), "8 without": (WORKERS, False)}

@@ -1,4 +1,4 @@
-"""The clauses of the contract as the pages show them: read from the list, by family, with links."""
+"""The clauses of the contract for the pages: read from the list, grouped by family, with links."""
 
 import csv
 import html
@@ -10,16 +10,16 @@ from pathlib import Path
 CLAUSE = re.compile(r"\b[A-Z]-\d+\b(?!-)")
 SPAN = re.compile(r"\b([A-Z])-(\d+) to \1-(\d+)\b")
 PAGE = "clauses.html"
-# What the letter of an id stands for.
+# The meaning of the letter of an id.
 FAMILIES = {
     "F": "Database file: one SQLite file",
     "O": "Owner: who commits a result",
-    "R": "Retention: what is kept, and for how long",
-    "I": "Intake: what comes in",
+    "R": "Retention: what is kept and for how long",
+    "I": "Intake: deliveries",
     "W": "Work: each item worked on once",
     "C": "Crash points of intake and work",
     "S": "Split brain: a restored copy, and the receiver",
-    "H": "Hazards: failures made on purpose",
+    "H": "Faults: failures on purpose",
     "X": "Keys at the receiver",
     "D": "Relay: from the outbox to the receiver",
 }

@@ -1,8 +1,8 @@
-"""The exercises are made from the solutions: python -m tools.exercises [--check] [--force]
+"""Generates the exercises from the solutions: python -m tools.exercises [--check] [--force]
 
-A solution is a whole notebook. What a learner has to write stands in it between two comments, `# your turn`
-and `# until here`. The exercise has the same cells; there `...` stands between the two, and a cell with the
-tag `solution` is left out.
+A solution is a complete notebook. What a learner has to write is between two comments, `# your turn` and
+`# until here`. The exercise has the same cells with `...` between the comments, and without the cells that
+have the tag `solution`.
 """
 
 import argparse
@@ -22,11 +22,11 @@ TITLE = ("# Solutions: ", "# Exercises: ")
 
 
 class BadSolution(ValueError):
-    """A solution from which no exercise can be made. The message says where."""
+    """No exercise can be made from this solution. The message says where."""
 
 
 def exercise(solution: dict) -> dict:
-    """The exercise that belongs to a solution: blank, and without outputs."""
+    """The exercise of a solution: blank and without outputs."""
     nb = copy.deepcopy(notebooks.normalised(solution))
     nb["cells"] = [cell for cell in nb["cells"] if "solution" not in cell["metadata"].get("tags", [])]
     for cell in nb["cells"]:
@@ -38,7 +38,8 @@ def exercise(solution: dict) -> dict:
 
 
 def outline(nb: dict) -> list[tuple[str, str, str]]:
-    """What a learner does not change: each cell without outputs, and without what stands in the gaps."""
+    """The part that a learner doesn't change: each cell without outputs and without the contents of the
+    gaps."""
     return [
         (cell["id"], cell["cell_type"], blank(cell["source"], lambda taken: []))
         for cell in notebooks.normalised(nb)["cells"]
@@ -46,7 +47,7 @@ def outline(nb: dict) -> list[tuple[str, str, str]]:
 
 
 def blank(source: str, gap: Callable[[list[str]], list[str]] | None = None) -> str:
-    """The code with `...` for what stands between the two comments, or with what `gap` makes of it."""
+    """The code with `...` between the two comments, or with the result of `gap`."""
     gap = gap or _gap
     kept: list[str] = []
     taken: list[str] | None = None
@@ -68,7 +69,7 @@ def blank(source: str, gap: Callable[[list[str]], list[str]] | None = None) -> s
 
 
 def _gap(lines: list[str]) -> list[str]:
-    """What a learner finds: a name that is assigned keeps its place, and a dictionary of words its keys."""
+    """The contents of a gap for learners: assigned names and the keys of dictionaries stay."""
     code = textwrap.dedent("\n".join(lines))
     indent = " " * (len(lines[0]) - len(lines[0].lstrip())) if lines else ""
     found = [_blanked(statement) for statement in ast.parse(code).body]
@@ -94,7 +95,7 @@ def path_of(solution: Path) -> Path:
 
 
 def is_being_filled_in(path: Path) -> bool:
-    """Whether somebody has written into it: an answer, an output, or something that cannot be read."""
+    """Whether somebody has written into it: an answer, an output, or something unreadable."""
     try:
         nb = notebooks.normalised(notebooks.read(path))
         blank_one = exercise(nb)
@@ -105,8 +106,8 @@ def is_being_filled_in(path: Path) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Make the exercises from the solutions.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where one differs")
-    parser.add_argument("--force", action="store_true", help="write over exercises with answers, too")
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail when one differs")
+    parser.add_argument("--force", action="store_true", help="also replace exercises that contain answers")
     options = parser.parse_args(arguments)
     solutions = sorted(SOLUTIONS.glob("*.ipynb"))
     if not solutions:
@@ -122,13 +123,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _made(solution: Path, only_look: bool, force: bool) -> bool:
-    """Make one exercise. Says whether the one that was there is not what the solution makes."""
+    """Make one exercise. Returns whether the existing one differed."""
     made, path = exercise(notebooks.read(solution)), path_of(solution)
     text = notebooks.to_text(made)
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
     if path.exists() and not force and is_being_filled_in(path):
-        print(f"{path.name}: kept, because somebody has written into it; --force makes it anew")
+        print(f"{path.name}: kept, because somebody has written into it; --force replaces it")
         return False
     if not only_look:
         path.write_text(text, encoding="utf-8", newline="\n")

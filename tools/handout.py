@@ -1,6 +1,6 @@
-"""The whole contract on one sheet, to be printed: python -m tools.handout
+"""The whole contract on one printed sheet: python -m tools.handout
 
-Writes build/site/handout.html. It stands alone: no script, and nothing is loaded.
+Writes build/site/handout.html, a single file without scripts that loads nothing.
 """
 
 import sys
@@ -37,9 +37,9 @@ TERMS = (
 """The terms to search for; GLOSSARY.md explains them."""
 
 KINDS = {
-    "holds": "is run, and holds",
+    "holds": "is executed, and holds",
     "breaks": "a counterexample: it breaks in the same way each time",
-    "limit": "is told, and not shown",
+    "limit": "is stated, and not shown",
 }
 
 
@@ -60,7 +60,7 @@ def legend() -> list[dict[str, str]]:
 
 
 def handout(rows: list[dict[str, str]], in_site: bool = False) -> str:
-    """The sheet. In the site each id leads to its full sentence."""
+    """The sheet. In the site, each id links to its full sentence."""
     counts = Counter(row["kind"] for row in rows)
     return rendered(
         "handout.html",

@@ -64,14 +64,14 @@ def test_one_changed_value_is_named_by_its_path(stored, capsys, monkeypatch):
     stored.write_text(json.dumps(whole))
     assert main(["run", "--check"]) == 1
     err = capsys.readouterr().err
-    assert "runs.R-01-exact-replay.steps[1].answer.effect: stored 7, came 1" in err
+    assert "runs.R-01-exact-replay.steps[1].answer.effect: stored 7, found 1" in err
     assert "1 difference from the stored result" in err
 
 
 def test_many_differences_are_cut_and_counted(stored, capsys):
     assert main(["run", "--check"]) == 1
     err = capsys.readouterr().err
-    assert "came nothing" in err
+    assert "found nothing" in err
     assert "the first 10 are above" in err
 
 
@@ -118,8 +118,8 @@ def test_differences_tell_types_lengths_and_what_is_not_there():
     told = list(
         results.differences({"runs": {"a": [1, True], "b": 1}}, {"runs": {"a": [1, 1], "c": "x" * 200}})
     )
-    assert told[:2] == ["runs.a[1]: stored True, came 1", "runs.b: stored 1, came nothing"]
-    assert told[2].startswith("runs.c: stored nothing, came 'xxx")
+    assert told[:2] == ["runs.a[1]: stored True, found 1", "runs.b: stored 1, found nothing"]
+    assert told[2].startswith("runs.c: stored nothing, found 'xxx")
     assert len(told[2]) < 140
 
 
@@ -200,8 +200,8 @@ def test_lists_of_unequal_length_and_the_ablation_are_compared():
     stored = {"runs": {"a": [1, 2, 3, 4]}, "ablation": {"owner": [["fence", "x"]]}}
     made = {"runs": {"a": [1, 2, 3, 5]}, "ablation": {"owner": []}}
     assert list(results.differences(stored, made)) == [
-        "runs.a[3]: stored 4, came 5",
-        "ablation.owner: stored [['fence', 'x']], came []",
+        "runs.a[3]: stored 4, found 5",
+        "ablation.owner: stored [['fence', 'x']], found []",
     ]
 
 

@@ -578,7 +578,7 @@ def test_asked_twice_to_stop_the_command_is_killed_and_has_failed(tmp_path, firs
         process.send_signal(signal.SIGTERM if first == signal.SIGINT else signal.SIGINT)
         status, err = ended(process)
     assert status == 130
-    assert "work 1, attempt 1: stopped; it is tried again" in err
+    assert "work 1, attempt 1: stopped; it will be tried again" in err
     assert not lives(pid)
     assert states(db) == {"failed": 1, "pending": 2}
     assert asked(db, "result, error FROM attempt") == [("failed", "stopped")]
@@ -685,7 +685,7 @@ def test_results_are_shown(db, capsys):
 
 def test_a_processor_that_nobody_has_staged_for_is_told(db, capsys):
     assert lab("work", "--db", db, "--processor", "typo", "--drain", "--", "true") == 0
-    assert "nothing was ever staged for the processor typo" in capsys.readouterr().err
+    assert "no work was ever staged for the processor typo" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ["1e999999999999", "-1e999999999999", "nan", "1e-999999999999", ""])

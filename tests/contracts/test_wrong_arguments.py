@@ -6,6 +6,7 @@ comes out.
 
 import contextlib
 import inspect
+import itertools
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -18,6 +19,8 @@ from receiptlab.contracts.relay import Relay
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.work.work import Work
 from receiptlab.errors import LabError, WrongArgument
+from receiptlab.experiment.sandbox import Sandbox
+from receiptlab.models import PAIRS
 from receiptlab.store import Store
 from receiptlab.values import MAX_BODY, sha256
 
@@ -329,3 +332,18 @@ def test_two_arguments_of_any_call_can_be_anything(kind):
         if kind is Work:
             contract.claim = contract.next(**WORKER | TAKE | {"now": 100_000}).claims[0]
         tried()
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [(kind, call) for kind, _ in PAIRS.values() for call in kind.calls() if call in CALLS[kind]],
+)
+def test_of_two_wrong_arguments_the_first_is_named(kind, call):
+    """The reference model has the order in which arguments are checked."""
+    model = next(model for contract, model in PAIRS.values() if contract is kind)
+    with Sandbox(kind, sync=False) as sandbox:
+        for pair in itertools.combinations(model.CALLS[call].split(), 2):
+            wrong = CALLS[kind][call] | dict.fromkeys(pair, object())
+            with pytest.raises(WrongArgument) as error:
+                getattr(sandbox.observer, call)(**wrong)
+            assert error.value.argument == pair[0], pair

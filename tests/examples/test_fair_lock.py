@@ -1,4 +1,4 @@
-"""Turns: one at a time, in the order of asking, and whatever ends a process or a wait frees them."""
+"""FairLock: one at a time, in the order of asking, and whatever ends a process or a wait frees them."""
 
 import os
 import signal
@@ -21,10 +21,10 @@ fcntl = pytest.importorskip("fcntl", reason="without file locks there are no tur
 WATCHDOG_SECONDS = 30
 HOLD = """
 import sys
-from receiptlab.examples.fair_lock import Turns
+from receiptlab.examples.fair_lock import FairLock
 for line in sys.stdin:
     try:
-        with Turns(sys.argv[1]):
+        with FairLock(sys.argv[1]):
             print("IN", flush=True)
             sys.stdin.readline()
         print("OUT", flush=True)
@@ -33,8 +33,8 @@ for line in sys.stdin:
 """
 COUNT = """
 import os, sys
-from receiptlab.examples.fair_lock import Turns
-turns = Turns(sys.argv[1])
+from receiptlab.examples.fair_lock import FairLock
+turns = FairLock(sys.argv[1])
 print("READY", flush=True)
 sys.stdin.readline()
 for _ in range(200):

@@ -179,8 +179,8 @@ def test_what_fails_is_tried_again_and_dies_after_its_attempts(store, clock):
     tally = made(store, clock, fail, tell=told.append).run("drained")
     assert (tally.failed, states(store)) == (3, {"dead": 1})
     assert rows(store, "DISTINCT error, detail FROM attempt") == [("nowonder", "é" * 1_024)]
-    assert told == [f"work 1, attempt {number}: nowonder; it is tried again" for number in (1, 2)] + [
-        "work 1, attempt 3: nowonder; it is dead now"
+    assert told == [f"work 1, attempt {number}: nowonder; it will be tried again" for number in (1, 2)] + [
+        "work 1, attempt 3: nowonder; it is a dead letter now"
     ]
     assert rows(store, "count(*) FROM result") == [(0,)]
     assert sound(store)
@@ -334,7 +334,7 @@ def test_an_item_that_is_spent_is_buried_and_told(store, clock):
     told = []
     tally = made(store, clock, tell=told.append).run("drained")
     assert (tally.dead_letters, states(store)) == (1, {"dead": 1})
-    assert told == ["work 1: its last claim ended; tried 3 times, it is dead now"]
+    assert told == ["work 1: its last claim expired; after 3 attempts it is a dead letter now"]
 
 
 # Others in the way

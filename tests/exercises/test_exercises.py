@@ -199,7 +199,7 @@ def folders(tmp_path, monkeypatch):
     return tmp_path
 
 
-KEPT = "one.ipynb: kept, because somebody has written into it; --force makes it anew\n"
+KEPT = "one.ipynb: kept, because somebody has written into it; --force replaces it\n"
 
 
 @pytest.mark.parametrize(

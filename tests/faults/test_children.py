@@ -84,7 +84,7 @@ def test_a_child_that_dies_elsewhere_is_told_with_what_it_printed(tmp_path):
     with (
         Child(Retention, tmp_path / "missing.db", "execute", CALL) as child,
         pytest.raises(
-            ChildFailed, match=r"it should say 'READY'.*exit code 1; it printed: missing: .*missing\.db"
+            ChildFailed, match=r"it should print 'READY'.*exit code 1; it printed: missing: .*missing\.db"
         ),
     ):
         child.expect("READY")
@@ -93,7 +93,7 @@ def test_a_child_that_dies_elsewhere_is_told_with_what_it_printed(tmp_path):
 def test_a_child_that_says_something_else_is_not_waited_for(path):
     with (
         Child(Retention, path, "execute", CALL) as child,
-        pytest.raises(ChildFailed, match="and said 'READY'"),
+        pytest.raises(ChildFailed, match="and printed 'READY'"),
     ):
         child.expect("AT before_commit")
     assert not child.hung  # it was killed at once, and not by its watchdog

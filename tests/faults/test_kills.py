@@ -69,7 +69,7 @@ def test_a_writer_that_does_it_again_is_found():
 @posix
 def test_without_synchronous_nothing_is_found_and_the_module_says_so():
     assert not found("Unsynced", lambda row: row["lost"] or row["duplicated"] or row["wrong"], rounds=1)
-    assert "a file with `synchronous` off passes all of this too" in " ".join(kills.__doc__.split())
+    assert "a file with `synchronous` off passes this too" in " ".join(kills.__doc__.split())
 
 
 @posix

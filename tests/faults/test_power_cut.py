@@ -156,7 +156,7 @@ class Sweeping(intake.Intake):
         with self.store.write() as db:
             for (identity,) in db.execute(intake._DUE, {"limit": limit, "now": now}).fetchall():
                 db.execute(intake._COMPACT, (now, identity))
-                db.execute(intake._FORGET, (identity,))
+                db.execute(intake._CLEAR_OUTCOMES, (identity,))
         return super().sweep(limit, now)
 
 
@@ -232,7 +232,7 @@ def test_a_product_that_syncs_less_is_found(monkeypatch):
 
 def test_a_life_in_which_nothing_is_written_proves_nothing():
     look = CallStep("get", lambda at: at.store.read("SELECT 1"))
-    with pytest.raises(ProvesNothing, match="owner look wrote nothing"):
+    with pytest.raises(ProvesNothing, match="owner get wrote nothing"):
         cut(WAL, "owner", steps=(look,))
     add = LIVES["owner"].steps[0]
     with pytest.raises(ProvesNothing, match="ended as refused"):

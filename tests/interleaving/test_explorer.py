@@ -471,8 +471,8 @@ def test_an_order_that_never_ends_is_told(monkeypatch):
         ("aab", "unknown letter 'a'"),
         ("", "too short: A or B"),
         ("AAA", "AAA is too short: A or B"),
-        ("ABB", "ABB does not fit: at step 3 it is A"),
-        ("AAAAAAABBBBB", "too long: all is over after AAAAAAABBBB"),
+        ("ABB", "ABB does not fit: at step 3 only A can continue"),
+        ("AAAAAAABBBBB", "too long: every call has ended after AAAAAAABBBB"),
     ],
 )
 def test_an_order_that_does_not_fit_is_told(interleaving, message):
@@ -696,7 +696,7 @@ def test_play_orders_as_json(case, capsys):
         (["--interleaving", "\x1b"], "unknown letter '\\x1b'"),
         (["--interleaving", ""], "too short"),
         (["--interleaving", "ABBB"], "does not fit"),
-        (["--interleavings", "--timeline", "out.svg"], "say which with --interleaving"),
+        (["--interleavings", "--timeline", "out.svg"], "choose it with --interleaving"),
     ],
 )
 def test_bad_input_gets_a_sentence_and_status_2(case, capsys, arguments, message):
@@ -751,7 +751,7 @@ def test_a_finding_prints_the_command_that_runs_it_again(case, capsys, monkeypat
     out, err = capsys.readouterr()
     assert "duplicated" in out
     assert (
-        f"duplicated: run it again with  python -m receiptlab play {case} --interleavings 2 --interleaving AAAAABABBBBB"
+        f"duplicated: run it again with  receiptlab play {case} --interleavings 2 --interleaving AAAAABABBBBB"
         in err
     )
 

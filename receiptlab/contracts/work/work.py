@@ -403,7 +403,11 @@ class Work(Contract):
         item = ("explicit", tenant, namespace, key, digest)
         delivery = DeliverItem(*item, "revision", "", retain_until, tombstone_until, now)
         by = {"processor": processor, "processor_revision": processor_revision}
-        check(ARGUMENTS, vars(delivery) | by)
+        # in the order of the signature, so that the first wrong argument is the one that is named
+        until = {"retain_until": retain_until, "tombstone_until": tombstone_until, "now": now}
+        check(
+            ARGUMENTS, {"tenant": tenant, "namespace": namespace, "key": key, "digest": digest} | by | until
+        )
         with self.store.write() as db:
             found, revision = self.intake.stage_delivery(db, delivery)
             new = self.stage_work(db, found.item.identity, revision, processor, processor_revision, now)
