@@ -1,6 +1,6 @@
-"""The command `receiver`: serves a receiver's file over HTTP, on this computer alone, until it is stopped.
+"""The command `receiver`: serves a receiver's database file over HTTP, on localhost only, until interrupted.
 
-Exit status: 0 it was stopped (Ctrl-C, SIGTERM), 2 it could not begin.
+Exit status: 0 when it was stopped by Ctrl-C or SIGTERM, 2 when it could not start.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Serve until asked to stop; returns the exit status. What came whole before that is answered.
+    """Serve until asked to stop, then return the exit status. Requests received in full before that are
+    answered.
 
     Raises Unusable, and what `Store.open` and `Store.create` raise.
     """
