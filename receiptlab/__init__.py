@@ -2,8 +2,8 @@
 
     from receiptlab import Experiment, Owner, Refused, Store
 
-`contracts`, `store`, `database_file`, `values` and `errors` are the small part that is meant to be read whole.
-Names such as O-7 are clauses of the contract: `data/contract.csv` lists them.
+`contracts`, `store`, `database_file`, `values` and `errors` are the small part, which
+is meant to be read completely. Names such as O-7 are clauses of the contract: `data/contract.csv` lists them.
 """
 
 from __future__ import annotations
