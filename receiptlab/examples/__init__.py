@@ -12,8 +12,8 @@ turns      a line of workers in front of the write lock
 working    the command `work` over these
 tending    the commands `status`, `results`, `dead`, `requeue` and `sweep`
 metrics    the counts of work as text for Prometheus
-http_receiver  the receiver as a service over HTTP: what a client can rely on, and how it serves
-http_requests  one connection to it: its requests, and what each is answered
+http_receiver  the receiver as a service over HTTP (extra `http`): what a client can rely on
+http_requests  its ASGI application: from a request to the contract's call to an answer
 http_fields    how these requests are written: header fields, query, digest
 http_sender    the owner's side: a message sent over HTTP, and what is known when that fails
 receiving  the command `receiver`

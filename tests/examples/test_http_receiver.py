@@ -1372,7 +1372,7 @@ def test_files_that_cannot_be_used_get_a_sentence(tmp_path, capsys, pending):
     with contextlib.closing(sqlite3.connect(other)) as db:
         db.execute("CREATE TABLE a (b)")
     assert "of another application" in refused(capsys, "--db", str(other))
-    assert "is no file of a receiver" in refused(capsys, "--db", str(pending.store.path))
+    assert "is not a receiver" in refused(capsys, "--db", str(pending.store.path))
     assert "cannot be made" in refused(capsys, "--db", str(tmp_path / "missing" / "a.db"))
     assert "is no file" in refused(capsys, "--db", str(tmp_path))
 
