@@ -37,8 +37,8 @@ and closes the connection. It also closes a connection that is cut inside a requ
 10 seconds before a request is complete. None of these has an effect.
 
 The draft's 409, for a request whose first attempt still runs, does not occur: all requests are handled in one
-thread, one after the other, and a repeat waits for the first attempt's answer. With one writer at a time in
-SQLite, one thread with one connection is also faster than several threads that compete for the lock.
+thread, one after the other, and a repeat waits for the first attempt's answer. SQLite
+has one writer at a time anyway, and threads that compete for its lock make the slowest requests much slower.
 
 A registered writer sends Receiver-Owner, -Generation, -Instance, -Subject, -Revision and -Fence: all six. A
 client that sends none of them writes as `anyone` (or as the owner that the service was started for), instance
