@@ -244,6 +244,7 @@ Store.create(sys.argv[1], SCHEMA).close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="a kill at a line needs signals")
 def test_a_file_whose_making_was_killed_can_be_made_again(tmp_path):
     """Killed at many lines, each time on the same path. Either there is nothing there, and the next process

@@ -23,6 +23,7 @@ def retention(tmp_path):
         yield Retention(store)
 
 
+@pytest.mark.slow
 def test_sixteen_calls_on_eight_workers_fifty_times_over():
     for _ in range(50):
         run = sixteen_calls_on_eight_workers()

@@ -237,6 +237,7 @@ def test_eight_connections_at_once_take_each_item_once(work):
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@pytest.mark.slow
 def test_clocks_that_jump_make_work_late_or_double_and_never_commit_it_twice(seed):
     drawn = random.Random(seed)
     with Store.temporary(Work.SCHEMA) as store:
@@ -382,6 +383,7 @@ def mixed(work, count):
     work.acquire_sweep("s", 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_costs_the_same_however_many_rows_there_are(call):
     """Counted in steps of SQLite's virtual machine, which are the same in every run."""
@@ -407,6 +409,7 @@ def test_every_record_of_a_contract_is_frozen():
     assert found >= 30
 
 
+@pytest.mark.slow
 def test_no_statement_reads_a_clock_or_draws_a_number(monkeypatch):
     """Over all SQL of all cases, as SQLite's authorizer reports the functions that it calls."""
     called, connect = set(), database_file.connect
