@@ -41,7 +41,7 @@ def test_another_list_makes_another_sheet(in_site: bool):
     row = {"id": "O-1", "kind": "limit", "short": "a < b", "notebook": "03_key 10_work"}
     page = handout.handout([row], in_site)
     assert items(page) == [("limit", "O-1", "03 10", "limit a < b")]
-    assert "1 clauses in short words" in page and "told, and not shown (1)" in page
+    assert "1 clauses in short words" in page and "stated, and not shown (1)" in page
     assert ('href="clauses.html#O-1"' in page) is in_site
 
 
