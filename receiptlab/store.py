@@ -202,8 +202,8 @@ class Store:
         return self._transaction
 
     def read(self, sql: str, values: tuple[Any, ...] | dict[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of one SELECT, as the file has them now. Raises ValueError for a statement that begins
-        with anything but SELECT, PRAGMA or EXPLAIN."""
+        """Run one SELECT, PRAGMA or EXPLAIN and return its rows. Raises ValueError for a statement that
+        begins with anything but SELECT, PRAGMA or EXPLAIN."""
         if not sql.lstrip().startswith(_READING):
             raise ValueError("read() takes a SELECT; use write() to change something")
         self._check_process()

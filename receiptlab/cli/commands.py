@@ -31,6 +31,7 @@ from receiptlab.scenarios import SCENARIOS
 
 EXTRAS = {
     **dict.fromkeys(("rich", "prometheus_client"), "cli"),
+    "uvicorn": "http",
     **dict.fromkeys(("pandas", "matplotlib", "jinja2"), "show"),
     **dict.fromkeys(("apsw", "greenlet"), "hazards"),
 }

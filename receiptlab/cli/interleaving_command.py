@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Set how many calls are made at once. Raises CaseError for options that contradict each other."""
+    """Check the options and set how many calls are made at once. Raises CaseError when they contradict."""
     if options.interleavings is None:
         options.interleavings = 2 if options.interleaving is not None else 0
     elif options.interleavings < 2:

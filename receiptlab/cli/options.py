@@ -1,6 +1,6 @@
-"""What the commands for a database file share: options in seconds, the time, names, and opening the file.
+"""Shared by the commands for a database file: durations, `--now`, names, and opening the file.
 
-Times on the command line are in seconds. The contracts get milliseconds.
+Durations are given in seconds, and `--now` in milliseconds. The contracts get milliseconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The workspace owner: it decides which result of a piece of work is accepted.
+"""The owner: claims, fencing tokens, and the checks by which a worker's result is accepted once.
 
 Workers claim work under a lease and send back a result. Answers get lost, leases expire, workers are
 replaced, scopes are revoked. The owner checks all of this in the transaction that commits. So it accepts a
@@ -156,11 +156,11 @@ class Receipt:
 
 @dataclass(frozen=True)
 class OnWork(Command):
-    """What every call on one piece of work has. `cancel` needs no more."""
+    """What every call on one piece of work has. Fields are in the order of the call, which is the order in
+    which they are checked."""
 
     scope: str
     work: str
-    now: int
 
 
 @dataclass(frozen=True)
@@ -168,23 +168,31 @@ class AddWork(OnWork):
     revision: int
     epoch: int
     policy: str
+    now: int
+
+
+@dataclass(frozen=True)
+class CancelWork(OnWork):
+    now: int
 
 
 @dataclass(frozen=True)
 class SetAuthority(OnWork):
     epoch: int
     policy: str
+    now: int
 
 
 @dataclass(frozen=True)
 class ClaimWork(OnWork):
     actor: str
+    now: int
     until: int
 
 
 @dataclass(frozen=True)
 class UnderLease(OnWork):
-    """What every call under a lease has: the actor, and the fence of its claim. `release` needs no more."""
+    """What every call under a lease has: the actor, and the fence of its claim."""
 
     actor: str
     fence: int
@@ -192,7 +200,13 @@ class UnderLease(OnWork):
 
 @dataclass(frozen=True)
 class RenewLease(UnderLease):
+    now: int
     until: int
+
+
+@dataclass(frozen=True)
+class ReleaseLease(UnderLease):
+    now: int
 
 
 @dataclass(frozen=True)
@@ -475,7 +489,7 @@ class Owner(Contract):
 
         Work that is added to a revoked scope is revoked as well.
         """
-        self._transact("add", AddWork(scope, work, now, revision, epoch, policy), _read_work, writes(_ADD))
+        self._transact("add", AddWork(scope, work, revision, epoch, policy, now), _read_work, writes(_ADD))
 
     def claim(self, scope: str, work: str, actor: str, now: int, until: int) -> WorkLease:
         """Lease the work to `actor` from `now` to `until`.
@@ -485,7 +499,7 @@ class Owner(Contract):
         release it.
         """
         integer("until", until, low=countable("now", now) + 1)
-        return self._transact("claim", ClaimWork(scope, work, now, actor, until), _read_work, self._claim)
+        return self._transact("claim", ClaimWork(scope, work, actor, now, until), _read_work, self._claim)
 
     def renew(self, scope: str, work: str, actor: str, fence: int, now: int, until: int) -> WorkLease:
         """Extend the actor's own live lease to `until`, never shorten it. Returns the current claim.
@@ -494,7 +508,7 @@ class Owner(Contract):
         """
         integer("until", until, low=countable("now", now) + 1)
         return self._transact(
-            "renew", RenewLease(scope, work, now, actor, fence, until), _read_work, self._renew
+            "renew", RenewLease(scope, work, actor, fence, now, until), _read_work, self._renew
         )
 
     def release(self, scope: str, work: str, actor: str, fence: int, now: int) -> None:
@@ -502,7 +516,7 @@ class Owner(Contract):
 
         Refused, in this order: not-found, revoked, state, fence, holder.
         """
-        self._transact("release", UnderLease(scope, work, now, actor, fence), _read_work, writes(_RELEASE))
+        self._transact("release", ReleaseLease(scope, work, actor, fence, now), _read_work, writes(_RELEASE))
 
     def accept(
         self,
@@ -539,12 +553,12 @@ class Owner(Contract):
 
     def cancel(self, scope: str, work: str, now: int) -> None:
         """Cancel the work for good, leased or not. Refused: not-found, state (a result is recorded)."""
-        self._transact("cancel", OnWork(scope, work, now), _read_work, writes(_CANCEL))
+        self._transact("cancel", CancelWork(scope, work, now), _read_work, writes(_CANCEL))
 
     def set_authority(self, scope: str, work: str, epoch: int, policy: str, now: int) -> None:
         """Set the epoch and policy that are in force for the work from now on. Refused: not-found."""
         self._transact(
-            "set_authority", SetAuthority(scope, work, now, epoch, policy), _read_work, writes(_AUTHORITY)
+            "set_authority", SetAuthority(scope, work, epoch, policy, now), _read_work, writes(_AUTHORITY)
         )
 
     def revoke(self, scope: str, now: int) -> None:

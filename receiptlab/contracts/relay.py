@@ -400,6 +400,6 @@ def _entry(row: tuple[Any, ...]) -> Entry:
 
 
 def _reason(error: Exception) -> str:
-    """The reason of a lab error, or the class of another error, as plain text that fits into a row."""
+    """The reason of a lab error, or the class name of any other error, as plain text that fits in a row."""
     reason = str(getattr(error, "reason", None) or type(error).__name__)
     return reason.encode("unicode_escape").decode("ascii")[:200]

@@ -258,10 +258,11 @@ class Retention(Contract):
         return self._transact("expire_result", command, _read_key, _expire)
 
     def close_and_collect(self, namespace: str, through: int, now: int) -> Closure:
-        """Close every epoch up to and including `through`, and delete the range's receipts, both or none.
+        """Close every epoch up to and including `through` and delete the range's receipts, in one
+        transaction.
 
         Effects stay, and other namespaces don't change. Setting the same boundary again changes nothing.
-        Refused: boundary (the namespace is closed further).
+        Refused: boundary (the namespace is already closed beyond `through`).
         """
         command = CloseRange(namespace, through, now)
         return self._transact("close_and_collect", command, _read_boundary, self._close)

@@ -1,12 +1,11 @@
 """How requests to the receiver are written: header fields, query, and the digest of a request.
 
-A text in a header is a String of structured fields in its quotes, `"abc"`, or bare, `abc`. Both are the
-same text, so they are one key: the quotes belong to the header and not to the key. Within quotes `\\"`
-and `\\\\` stand for the two characters, and parameters behind them (`"abc";a=1`) are refused. A bare text
-consists of visible ASCII without comma, semicolon, quote and backslash. Anything else is 400: a proxy may
-join two headers with a comma, and `abc, abc` would be a new key and a second effect. Wider than the standard
-(https://www.rfc-editor.org/rfc/rfc9651, Structured Field Values for HTTP), a text in quotes may be any UTF-8
-without control characters, since the lab's owners and keys may.
+A text in a header is a String of Structured Field Values (https://www.rfc-editor.org/rfc/rfc9651) in its
+quotes, `"abc"`, or bare, `abc`. Both are the same text, so they are one key. Within quotes, `\\"` and `\\\\`
+stand for the two characters. Parameters after the text (`"abc";a=1`) are refused. A bare text consists of
+visible ASCII without comma, semicolon, quote and backslash. Anything else is a 400: an intermediary may join
+two headers with a comma, and `abc, abc` would be a new key and a second effect. Unlike the standard, a text
+in quotes may be any UTF-8 without control characters, because the lab's owners and keys may be.
 """
 
 from __future__ import annotations
@@ -15,15 +14,11 @@ import hashlib
 import re
 import unicodedata
 from email.message import Message as Headers
-from typing import BinaryIO
 from urllib.parse import parse_qsl
 
 from receiptlab.contracts.receiver import ARGUMENTS
 from receiptlab.errors import WrongArgument
 
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # a name in HTTP: RFC 9110, 5.6.2
-_REQUEST_LINE = re.compile(_TOKEN + rb" ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])\r?\n")
-_FIELD = re.compile(_TOKEN + rb":[^\r\n\x00]*\r?\n")
 _BARE = re.compile(r"[!#-+\--:<-\[\]-~]+")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])+)"')
 _ESCAPED = re.compile(r"\\(.)")
@@ -32,8 +27,8 @@ _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
 
 
 class Problem(Exception):
-    """The answer is no: a status, a reason for programs, one sentence for people, and headers beside it.
-    Nothing was written."""
+    """A refusal: its status, a reason for programs, one sentence for people, and extra headers. Nothing was
+    written."""
 
     def __init__(self, status: int, reason: str, detail: str, headers: dict[str, str] | None = None) -> None:
         self.status, self.reason, self.detail = status, reason, detail
@@ -41,44 +36,11 @@ class Problem(Exception):
         super().__init__(f"{reason}: {detail}")
 
 
-class Lines:
-    """The header lines of a request. Python's parser takes a bare carriage return for the end of a line, so
-    one header could bring another in with it. It takes the end of the connection for the end of the head, so
-    half a head would count as a request. And it skips lines that are no header. These are Problem 400."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def readline(self, limit: int = -1) -> bytes:
-        """The next line, at most `limit` bytes of it."""
-        line = self._file.readline(limit)
-        if not line:
-            raise Problem(400, "http", "the connection ended within the head of the request")
-        if line.endswith(b"\n") and line not in (b"\r\n", b"\n") and not _FIELD.fullmatch(line):
-            what = "a header must be one line, with a name and a colon right behind it, and no other line end"
-            raise Problem(400, "headers", what)
-        return line
-
-
-def target(line: bytes) -> str:
-    """The target in a request line, as it was sent. Problem: 400 http, 505 http."""
-    asked = _REQUEST_LINE.fullmatch(line)
-    if not asked:
-        raise Problem(
-            400,
-            "http",
-            "a request begins with METHOD /path HTTP/1.1, in visible ASCII with one space between",
-        )
-    if asked[2] not in (b"1.0", b"1.1"):
-        raise Problem(505, "http", "this service speaks HTTP/1.0 and HTTP/1.1")
-    return asked[1].decode("ascii")
-
-
 def key(headers: Headers) -> str:
-    """The operation key. Problem: 400 key-missing, key-malformed."""
+    """The idempotency key. Problem: 400 key-missing, key-malformed."""
     found = word(headers, "Idempotency-Key", "key-malformed")
     if found is None:
-        raise Problem(400, "key-missing", "send the header Idempotency-Key; its text names the operation")
+        raise Problem(400, "key-missing", "send the header Idempotency-Key; its text names the request")
     try:
         return ARGUMENTS["key"]("Idempotency-Key", found)
     except WrongArgument as error:
@@ -91,11 +53,11 @@ def word(headers: Headers, name: str, reason: str) -> str | None:
     if not values:
         return None
     if len(values) > 1:
-        raise Problem(400, reason, f"{name} stands there {len(values)} times; send it once")
+        raise Problem(400, reason, f"{name} was sent {len(values)} times; send it once")
     try:
         value = values[0].strip(" \t").encode("latin-1").decode("utf-8")
     except UnicodeError:
-        raise Problem(400, reason, f"{name} is no UTF-8") from None
+        raise Problem(400, reason, f"{name} is not UTF-8") from None
     if value.startswith('"'):
         quoted = _QUOTED.fullmatch(value)
         value = _ESCAPED.sub(r"\1", quoted[1]) if quoted else ""
@@ -123,7 +85,7 @@ def quoted(value: str) -> bytes:
     """A text as it is put into a header. Raises ValueError where it has a control character or cannot be
     written as UTF-8."""
     if any(unicodedata.category(each) == "Cc" for each in value):
-        raise ValueError("a control character cannot stand in a header")
+        raise ValueError("a control character is not allowed in a header")
     return ('"' + re.sub(r'(["\\])', r"\\\1", value) + '"').encode("utf-8")
 
 
@@ -143,11 +105,11 @@ def query(text: str, *names: str) -> dict[str, str]:
 
 
 def digest(method: str, target: str, body: bytes, boundary: bytes = b"") -> str:
-    """What a request asks for: the SHA-256 of method, path with its query, and body, byte by byte. Neither
-    method nor path can have a blank or a line end in it, so no two requests are written alike.
+    """The SHA-256 of method, path with its query, and body, byte by byte. Neither method nor path can contain
+    a space or a line end, so different requests are never written alike.
 
-    A client draws the `boundary` of a multipart body anew for each attempt. So where there is one, the pieces
-    between its delimiter lines count, each with its length before it.
+    Clients choose a new multipart `boundary` for each attempt. With a boundary, the digest therefore covers
+    the pieces between the delimiter lines, each with its length before it.
     """
     start = f"{method} {target}"
     if boundary:
@@ -166,20 +128,20 @@ def boundary(headers: Headers) -> bytes:
     return found.encode("ascii") if _BOUNDARY.fullmatch(found) else b""
 
 
-def flaw_of_target(target: str, path: str, hosts: list[str], own: str) -> None:
-    """Problem 400 for a request that goes elsewhere. `path` is what http.server made of the target, `own` the
+def check_target(target: str, hosts: list[str], own: str) -> None:
+    """Raise Problem 400 for a request to another host, or for a target other than a plain path. `own` is the
     address that the service listens on.
 
-    A host by another name than this computer's own would be a page in a browser that was led here.
+    Another host name means that a browser was led here by somebody else's page.
     """
-    if not target.startswith("/") or "#" in target or target != path:
+    if not target.startswith("/") or target.startswith("//") or "#" in target:
         raise Problem(
             400, "target", "the target must be a path that begins with one slash, without a fragment"
         )
     name = _PORT.sub("", hosts[0].lower()) if len(hosts) == 1 else ""
     if name not in (own, *_LOCAL):
-        what = f"Host must be one of {', '.join(dict.fromkeys((own, *_LOCAL)))}, with or without the port"
-        raise Problem(400, "target", what)
+        allowed = ", ".join(dict.fromkeys((own, *_LOCAL)))
+        raise Problem(400, "target", f"Host must be one of {allowed}, with or without the port")
 
 
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")

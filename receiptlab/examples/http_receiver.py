@@ -1,93 +1,89 @@
-"""The receiver as a service over HTTP, for this computer alone: the worked example of a receiver.
+"""The receiver as an HTTP service on this computer: the worked example of a receiver.
 
 It follows "The Idempotency-Key HTTP Header Field" (draft-ietf-httpapi-idempotency-key-header-07,
-https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header), a draft and no standard.
+https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header), which is a draft, not a
+standard.
 
-POST any path, with Idempotency-Key: the effect once. A replay gets the same status and the same bytes
-again, and the header `Idempotent-Replayed: true`. The key stands for method, path with query, and body, to
-the byte. Only the boundary of a multipart body doesn't count, since clients draw a new one for each attempt.
-`http_fields` says how a key is written. Error responses:
+POST to any path with an Idempotency-Key has one effect, however often it is sent. A replay gets the same
+status and the same bytes, and the header `Idempotent-Replayed: true`. The key stands for the method, the path
+with its query, and the body, compared byte by byte. The boundary of a multipart body doesn't count, because
+clients choose a new one for each attempt, and an empty query (`/a?`) is the same as none. `http_fields` shows
+how to write a key.
 
-400  the key is missing or malformed, the body was cut, the request line or a header cannot be read, the
-     request is for another host
+Error responses are application/problem+json (https://www.rfc-editor.org/rfc/rfc9457) with a `reason`:
+
+400  the key is missing or malformed, a header cannot be read, or the request is for another host
 403  writer-unknown, writer-fenced
 404  not-found (no effect under this key), no-such-path
-405  another method, 501 one that HTTP does not know
-408  the client was silent for too long
-411  no Content-Length, 413 more than 1 MiB: it is not read, and the connection is closed
-412  fence: the request's Receiver-Fence is a condition that no longer holds. Not 409, which the draft keeps
-     for "ask again, unchanged": clients do so by themselves, the one of stripe too, and it never helps
-422  key-reused: the key came with another request before
-500  COMMIT failed in a way that leaves open whether the effect is there. Ask again with the same key. With
-     the reason `damaged` the file is damaged: don't ask again, restore a backup
+405  the path has another method; 501 for a method that HTTP does not have
+408  the body did not arrive in time
+412  fence: a higher Receiver-Fence was used before. It isn't a 409, which in the draft invites a retry:
+     Stripe's client retries a 409 by itself, and that would never help
+413  the body is longer than 1 MiB, with a Content-Length or chunked
+422  key-reused: this key came with another request before
+500  COMMIT failed, and the effect may or may not be there. Retry with the same key. With the reason
+     `damaged` the file is damaged: don't retry, restore a backup
 503  nothing was written: the file was locked for too long, the disk is full, or a statement failed.
-     Retry-After says when to ask again. Without Retry-After somebody has to start the service anew first,
-     because the file was removed or replaced
-505  another version than HTTP/1.0 and HTTP/1.1
+     Retry-After says when to retry. Without Retry-After the file was removed or replaced, and somebody has
+     to start the service again
+505  a version other than HTTP/1.0 and HTTP/1.1
 
-Answers that no retry changes, `damaged` and those about a replaced file, have no Retry-After, but the header
-`Stripe-Should-Retry: false`, since Stripe's clients retry any other 5xx on their own. requests, httpx and
-urllib3 don't, unless they are set to. A 4xx would stop every client, but it would blame the request.
+Every answer but 500 is definite: with an error status, nothing but the refusal was written. When no answer
+arrives, the client cannot know, and should retry with the same key. Answers that no retry can change have the
+header `Stripe-Should-Retry: false`, because Stripe's clients retry all other 5xx by themselves.
 
-409, in the draft for a request whose first attempt still runs, does not occur. Looking for the key and
-having the effect is one write transaction, and there is one at a time: the second request waits for the
-first, and then finds its answer. If it waits for too long, it gets 503, and nothing of it was written.
-All of these but 500 say that nothing was written but the refusal itself. Only a lost answer leaves open
-what happened. Bodies are application/problem+json (https://www.rfc-editor.org/rfc/rfc9457), with a `reason`.
+uvicorn parses HTTP and runs the connections. It answers what it cannot parse with its own 400, in plain text,
+and closes the connection. It also closes a connection that is cut inside a request, or that stays silent for
+10 seconds before a request is complete. None of these has an effect.
 
-A writer that was registered names itself in Receiver-Owner, -Generation, -Instance, and its effect in
-Receiver-Subject, -Revision and -Fence: all six. Who sends none of them writes as `anyone` (or as the owner
-that the service was started for), instance `service`, on the subject `request`, revision and fence 0.
+The draft's 409, for a request whose first attempt still runs, does not occur: all requests are handled in one
+thread, one after the other, and a repeat waits for the first attempt's answer. SQLite
+has one writer at a time anyway, and threads that compete for its lock make the slowest requests much slower.
 
-POST /writers  Receiver-Owner and Receiver-Instance in the headers: an identity
+A registered writer sends Receiver-Owner, -Generation, -Instance, -Subject, -Revision and -Fence: all six. A
+client that sends none of them writes as `anyone` (or as the owner that the service was started for), instance
+`service`, on the subject `request`, revision and fence 0.
+
+POST /writers  Receiver-Owner and Receiver-Instance in the headers: get an identity
 GET /effects?owner=&key=  the answer that is kept under a key
 GET /known?owner=&subject=  the highest fence and revision
 
-Each connection has a thread and a `Store` of its own: a connection of sqlite3 stays in its thread, and it
-is the file that says who is first. There is no TLS, no password, and no bound on the number of clients.
-When file descriptors run out, new clients wait until one is free, and requests that need one get 503.
+There is no TLS, no password, and no limit on the number of clients.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import os
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from http.server import ThreadingHTTPServer
-from socketserver import TCPServer
+from concurrent.futures import ThreadPoolExecutor
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from receiptlab.contracts.receiver import Receiver
 from receiptlab.errors import WrongValue
 from receiptlab.examples import clock
-from receiptlab.examples.http_requests import Handler
+from receiptlab.examples.http_requests import INSTANCE, OWNER, Answer, Application
 from receiptlab.examples.stopping import Watched
 from receiptlab.store import Store
-
-OWNER, INSTANCE = "anyone", "service"
-"""As whom a client writes that names no writer."""
 
 PATIENCE_MS = 10_000
 """How long a client may be silent, in milliseconds."""
 
-_LINGER_S, _LINGERS = 1, 16
-_REST_MS = 100
+_BACKLOG = 128
 
 
-class Service(ThreadingHTTPServer):
-    """The service over an open store with the receiver's tables. It listens once it is made.
+class Service:
+    """The service over an open store with the receiver's tables. It listens as soon as it is made.
 
-    Raises WrongValue for a host that is not of this computer alone, OSError where the port cannot be had,
-    and what `Receiver.register` raises: writer-fenced, where somebody else writes for this owner by now.
-    The store stays the caller's; close it after the service.
+    Raises WrongValue for a host that is not a loopback address, OSError when the port is not available, and
+    Refused (writer-fenced) when another instance was registered for this owner. The caller closes the store.
     """
-
-    daemon_threads = False  # they are waited for: an effect whose answer nobody gets is a lost answer
-    request_queue_size = 128
-    allow_reuse_address = os.name == "posix"  # elsewhere it would share a port that is taken
 
     def __init__(
         self,
@@ -99,76 +95,127 @@ class Service(ThreadingHTTPServer):
         patience_ms: int = PATIENCE_MS,
     ) -> None:
         _loopback(host)
-        self.store, self.patience_ms, self.stopping = store, patience_ms, False
+        self.store, self.host, self.patience_ms, self.stopping = store, host, patience_ms, False
         self.watched = Watched(store.path)
         self.failpoint: Callable[[str], None] = lambda point: None
-        """As `Store.reach`, for every request. One that raises InjectedFault cuts the connection there."""
-        self._connections: set[socket.socket] = set()
-        super().__init__((host, port), Handler)
+        """As `Store.failpoint`, for every request. One that raises InjectedFault cuts the connection."""
+        self._receiver: Receiver | None = None
+        self._listener = _listen(host, port)
+        self.server_address = self._listener.getsockname()
         try:
             self.writer = Receiver(store).register(owner, INSTANCE, clock.milliseconds())
         except BaseException:
-            self.server_close()
+            self._listener.close()
             raise
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address that it listens on."""
         return f"http://{self.server_address[0]}:{self.server_address[1]}"
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Service]:
-        """Serve for the time of the block. At its end, requests that came whole are answered first, and
-        every connection, thread and store of a connection is closed."""
-        loop = threading.Thread(target=self.serve_forever, args=(0.05,))
-        loop.start()
-        try:
-            yield self
-        finally:
-            self.stopping = True
-            self.shutdown()
-            for connection in list(self._connections):
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RD)  # who waits for a request sees its end
-            self.server_close()
-            loop.join()
+        """Serve for the time of the block. At its end, requests that arrived whole are answered first,
+        and all connections and threads are closed."""
+        config = uvicorn.Config(
+            Application(self), http=Connection, ws="none", lifespan="off", backlog=_BACKLOG,
+            log_config=None, log_level="critical", access_log=False, server_header=False,
+            timeout_keep_alive=self.patience_ms / 1_000,
+        )  # fmt: skip
+        server = uvicorn.Server(config)
+        with self._listener, ThreadPoolExecutor(1, "receiver") as self._thread:
+            loop = threading.Thread(target=asyncio.run, args=(self._serve(server),))
+            loop.start()
+            try:
+                yield self
+            finally:
+                self.stopping = server.should_exit = True
+                loop.join()
+                self._thread.submit(self._close).result()
 
-    def get_request(self) -> tuple[socket.socket, object]:
-        """Accept a connection. Where that fails, most likely because no file descriptor is left, pause: the
-        connection stays in the queue, so the loop would otherwise try again at once, on and on."""
-        try:
-            return super().get_request()
-        except OSError:
-            clock.wait(_REST_MS)
-            raise
+    async def write(self, act: Callable[[], Answer]) -> Answer:
+        """Call `act` in the thread of the store, after the requests that came before."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
-    def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # that of HTTPServer asks for the computer's name
-        self.server_name, self.server_port = self.server_address[:2]
+    def receiver(self) -> Receiver:
+        """The contract, on a store of the thread that asks. Raises Gone, and what `Store.open` raises."""
+        self.watched.look()
+        if self._receiver is None:
+            store = self.store.again()
+            try:
+                self._receiver = Receiver(store)
+            except BaseException:
+                store.close()
+                raise
+        self._receiver.store.failpoint = self.failpoint
+        return self._receiver
 
-    def process_request(self, request: socket.socket, client_address: object) -> None:
-        self._connections.add(request)
-        super().process_request(request, client_address)
+    async def _serve(self, server: uvicorn.Server) -> None:
+        asyncio.get_running_loop().set_exception_handler(_ignore_os_errors)
+        await server.serve(sockets=[self._listener])
 
-    def shutdown_request(self, request: socket.socket) -> None:
-        """Close a connection. Were a body still unread in it, the client would lose the answer with it: so
-        a little of it is thrown away, for a little time."""
-        with contextlib.suppress(OSError):
-            request.shutdown(socket.SHUT_WR)
-            request.settimeout(_LINGER_S)
-            for _ in range(_LINGERS):
-                if not request.recv(65_536):
-                    break
-        self._connections.discard(request)
-        self.close_request(request)
+    def _close(self) -> None:
+        if self._receiver is not None:
+            self._receiver.store.close()
+            self._receiver = None
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is no error of the service. Anything else is told in one sentence."""
-        error = sys.exception()
-        if not isinstance(error, OSError):
-            what = str(error).encode("unicode_escape").decode("ascii")  # nothing that could steer a terminal
-            told = f"a request was left without an answer: {type(error).__name__}: {what}"
-            print(told, file=sys.stderr)
+
+class Connection(H11Protocol):
+    """uvicorn's connection, plus a limit on the time that the head of a request takes, an answer for a client
+    that has closed its sending side, and a way to cut the connection."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self.app_state = self.app_state | {"cut": transport.abort}
+        self._limit_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._limit_head()
+
+    def eof_received(self) -> bool:
+        if self._idle() or self.cycle.more_body:
+            return False  # closes the connection
+        self.cycle.keep_alive = False
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._timer:
+            self._timer.cancel()
+        super().connection_lost(error)
+
+    def _idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _limit_head(self) -> None:
+        if self._idle() and self._timer is None:
+            self._timer = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
+        elif self._timer and not self._idle():
+            self._timer.cancel()
+            self._timer = None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    # asyncio switches Nagle's delay off only for sockets whose protocol is named.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":  # elsewhere it would share a port that is taken
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _ignore_os_errors(loop: asyncio.AbstractEventLoop, context: dict) -> None:
+    """A client that goes away, or file descriptors that run out, are not errors of the service. asyncio
+    itself waits a second before it accepts again."""
+    if not isinstance(context.get("exception"), OSError):
+        loop.default_exception_handler(context)
 
 
 def _loopback(host: str) -> None:
@@ -177,4 +224,4 @@ def _loopback(host: str) -> None:
             return
     except ValueError:
         pass
-    raise WrongValue("host", "must be an address of this computer alone, such as 127.0.0.1")
+    raise WrongValue("host", "must be a loopback address, such as 127.0.0.1")

@@ -24,7 +24,7 @@ _AHEAD_HELP = "Rows that are due beyond the horizon, by processor and state: a c
 
 
 def metrics(work: Work, horizon: int, now: int) -> str:
-    """The present counts of a database file, and those beyond the horizon, one gauge each."""
+    """Prometheus gauges for a database file: the present counts of work, and those due beyond the horizon."""
     ahead = [(processor, state, count) for processor, state, count, _ in work.ahead(horizon, now).rows]
     return exposition(work.counts().rows, ahead)
 

@@ -1,4 +1,4 @@
-"""Experiments: actors that make calls on a real database file, each recorded as a step of a Run.
+"""`Experiment`: write your own here. Actors make calls on a real database file, and every call is recorded.
 
 lab = Experiment(Owner, "the lease is replaced while worker-a sleeps", policy="policy-1")
 operator, a, b = lab.actors("operator", "worker-a", "worker-b")
@@ -244,7 +244,7 @@ class Experiment:
 
     @property
     def store(self) -> Store:
-        """This process's own connection, for experiments that don't call by actors."""
+        """This process's own connection, for experiments that make calls without actors."""
         return self.sandbox.actor("this process").store
 
     @property

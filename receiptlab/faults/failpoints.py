@@ -1,4 +1,4 @@
-"""Two ways to make a call fail inside this process.
+"""Failpoints and failing statements: make a call crash, or lose its answer, inside this process (H-1, H-2).
 
 A crash at a failpoint (H-1) raises an exception at a named place in the call, before or after its commit. It
 shows what a caller sees when the answer is lost. The process continues and rolls back properly, so this

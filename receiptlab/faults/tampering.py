@@ -70,14 +70,14 @@ def save_result_as_newer(contract: Retention, namespace: str, epoch: int, operat
 
 
 def use_up_fence(contract: Owner, scope: str, work: str) -> None:
-    """Set the fence of a piece of work to the second largest number."""
+    """Set the fence of a piece of work to one below the largest integer."""
     check(contract.ARGUMENTS, {"scope": scope, "work": work})
     with contract.store.write() as db:
         db.execute(_FENCE, (MAX_INTEGER - 1, scope, work))
 
 
 def _used_up(table: str) -> Callable[[Contract], None]:
-    """Give the newest row of the table the second largest id."""
+    """Give the newest row of the table an id one below the largest integer."""
 
     def use_up(contract: Contract) -> None:
         with contract.store.write() as db:

@@ -1,5 +1,4 @@
-"""Differential tests (H-8): the same calls on a contract and on its reference model, with everything
-compared.
+"""Reference models: each contract as plain dictionaries, compared with the real one call by call (H-8).
 
 Each reference model consists of plain dictionaries, written from the clauses and not from the contract's
 code. After every call, the outcome, reason, answer, counts, leases and all rows of the file must be equal.

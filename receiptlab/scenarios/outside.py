@@ -83,8 +83,8 @@ def outside_with_a_fence() -> Run:
 
 
 def outside_with_a_fence_in_time() -> Run:
-    """The first worker sends and dies before it completes. The next one has a higher fence and sends too
-    (W-4)."""
+    """The first worker sends its letter and dies before it completes. The next one has a higher fence and
+    sends again (W-4)."""
     lab, step = _lab(
         "outside-with-a-fence-in-time", "fences put workers in order and do nothing else", "breaks"
     )

@@ -58,7 +58,7 @@ def floor(name):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_run_one_way(path):
     if path == PACKAGE / "__init__.py":
-        assert list(imports(path)) == []
+        assert not [name for name in imports(path) if name.startswith("receiptlab.")]
         return
     for name in imports(path):
         if name.startswith("receiptlab."):

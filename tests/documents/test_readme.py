@@ -80,7 +80,7 @@ def test_the_picture_is_as_its_runs_make_it():
 
 
 def test_every_module_is_in_the_house():
-    house = README.split("## The house")[1].split("```")[1]
+    house = README.split("## Where things are")[1].split("```")[1]
     for path in (ROOT / "receiptlab").iterdir():
         if path.name.startswith("__") and path.name != "__main__.py":
             continue

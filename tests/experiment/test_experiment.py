@@ -1,10 +1,13 @@
 """Experiments: calls by actors, what fills in their arguments, faults, and the case of the same title."""
 
 import gc
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import receiptlab
 from receiptlab.contracts.intake.intake import Intake
 from receiptlab.contracts.owner import Owner, Receipt, WorkLease
 from receiptlab.contracts.receiver import Receiver
@@ -14,6 +17,7 @@ from receiptlab.experiment.case_file import CaseError
 from receiptlab.experiment.experiment import Experiment, NothingStruck
 from receiptlab.experiment.library import load, own_cases
 from receiptlab.faults.ablation import without
+from receiptlab.faults.processes.children import environment
 from receiptlab.values import sha256
 
 MUG = {"scope": "shop", "work": "order-17"}
@@ -190,3 +194,17 @@ def test_the_file_is_gone_with_the_experiment():
 def test_every_contract_can_be_experimented_on(kind):
     lab = Experiment(kind, "empty")
     assert lab.counted() == (0,) * len(kind.COUNTS) and lab.run.steps == ()
+
+
+def test_the_package_offers_what_one_needs_and_loads_it_when_it_is_used():
+    code = (
+        "import sys, receiptlab; print(sorted({'pandas', 'matplotlib', 'receiptlab.store'} & {*sys.modules}))"
+    )
+    code += "; from receiptlab import *; [getattr(receiptlab, name) for name in dir(receiptlab)]"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert receiptlab.Experiment is Experiment and receiptlab.Owner is Owner
+    with pytest.raises(AttributeError, match="has no attribute 'Ownr'"):
+        _ = receiptlab.Ownr

@@ -93,7 +93,7 @@ class DeliverItem(Command):
 
 @dataclass(frozen=True)
 class StageItem(Command):
-    """The arguments of a staging call. `handle` is the one of changed content. `known` is False only for a
+    """The arguments of a staging call. `handle` is the handle of changed content. `known` is False only for a
     first delivery, which must not have a receipt yet."""
 
     item: Item

@@ -137,7 +137,8 @@ class Counts(ReadAnswer):
 
 @dataclass(frozen=True)
 class Ahead(ReadAnswer):
-    """The number of items due beyond a horizon, by processor and state, with the latest due time of each."""
+    """The number of items due beyond a horizon, by processor and state, with the latest due time of each
+    group."""
 
     rows: tuple[tuple[str, str, int, int], ...]
 

@@ -400,14 +400,13 @@ class Work(Contract):
 
         A redelivery changes nothing, except that a new processor revision gets its work. Refused: erased.
         """
-        item = ("explicit", tenant, namespace, key, digest)
-        delivery = DeliverItem(*item, "revision", "", retain_until, tombstone_until, now)
+        named = ("explicit", tenant, namespace, key, digest)
+        delivery = DeliverItem(*named, "revision", "", retain_until, tombstone_until, now)
         by = {"processor": processor, "processor_revision": processor_revision}
         # in the order of the signature, so that the first wrong argument is the one that is named
+        item = {"tenant": tenant, "namespace": namespace, "key": key, "digest": digest}
         until = {"retain_until": retain_until, "tombstone_until": tombstone_until, "now": now}
-        check(
-            ARGUMENTS, {"tenant": tenant, "namespace": namespace, "key": key, "digest": digest} | by | until
-        )
+        check(ARGUMENTS, {**item, **by, **until})
         with self.store.write() as db:
             found, revision = self.intake.stage_delivery(db, delivery)
             new = self.stage_work(db, found.item.identity, revision, processor, processor_revision, now)
@@ -475,8 +474,9 @@ class Work(Contract):
         now: int,
     ) -> Reserved:
         """`acquire` and `reserve`, in two transactions. Refused: busy, lease-lost."""
+        queue = {"namespace": namespace, "processor": processor, "worker": worker}
         policy = {"limit": limit, "hold_for": hold_for, "max_attempts": max_attempts}
-        check(ARGUMENTS, policy)
+        check(ARGUMENTS, {**queue, **policy})
         token = self.acquire(namespace, processor, worker, now).token
         self.store.failpoint("after_acquire")
         return self.reserve(namespace, processor, worker, token, **policy, now=now)
