@@ -118,7 +118,7 @@ class Service:
         """Serve for the time of the block. At its end, requests that arrived whole are answered first,
         and all connections and threads are closed."""
         config = uvicorn.Config(
-            Application(self), http=Connection, ws="none", lifespan="off", backlog=_BACKLOG,
+            Application(self), http=GuardedConnection, ws="none", lifespan="off", backlog=_BACKLOG,
             log_config=None, log_level="critical", access_log=False, server_header=False,
             timeout_keep_alive=self.patience_ms / 1_000,
         )  # fmt: skip
@@ -160,7 +160,7 @@ class Service:
             self._receiver = None
 
 
-class Connection(H11Protocol):
+class GuardedConnection(H11Protocol):
     """uvicorn's connection, plus a limit on the time that the head of a request takes, an answer for a client
     that has closed its sending side, and a way to cut the connection."""
 

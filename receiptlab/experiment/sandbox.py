@@ -49,7 +49,8 @@ class Sandbox:
         self.copy = Path(folder.name) / "copy.db"
         self.path.write_bytes(_blank(contract))
         self._connections: dict[str, Contract] = {}
-        self.close = weakref.finalize(self, _close, self._connections, folder)
+        self._kept: list[Store] = []
+        self.close = weakref.finalize(self, _close, self._connections, self._kept, folder)
         """End every connection and remove the folder. Calling it twice is harmless."""
 
     def __enter__(self) -> Sandbox:
@@ -57,6 +58,11 @@ class Sandbox:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def keep(self, store: Store) -> Store:
+        """Close this store, too, when the sandbox is closed."""
+        self._kept.append(store)
+        return store
 
     def actor(self, name: str) -> Contract:
         """The contract over this actor's own connection, which is opened by the actor's first call."""
@@ -137,6 +143,8 @@ def _disconnect(connections: dict[str, Contract]) -> None:
     connections.clear()
 
 
-def _close(connections: dict[str, Contract], folder: tempfile.TemporaryDirectory) -> None:
-    _disconnect(connections)
+def _close(connections: dict[str, Contract], kept: list[Store], folder: tempfile.TemporaryDirectory) -> None:
+    for store in (*(contract.store for contract in connections.values()), *kept):
+        with contextlib.suppress(sqlite3.ProgrammingError):  # the garbage collector runs in any thread
+            store.close()
     folder.cleanup()

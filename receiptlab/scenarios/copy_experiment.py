@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +31,6 @@ class OwnerFile:
 
     def __init__(self, path: Path) -> None:
         self.store = Store.open(path, timeout_ms=200)
-        weakref.finalize(self, self.store.close)
         self.owner = Owner(self.store)
         self.relay = Relay(self.store)
 
@@ -48,15 +46,20 @@ class CopyExperiment(Experiment):
 
     def __init__(self, name: str, title: str, clauses: str, kind: str = "holds") -> None:
         super().__init__(Relay, title, name=name, clauses=clauses, kind=kind, counts=COUNTS)
-        self.original = OwnerFile(self.path)
+        self.original = self.owner_file(self.path)
         self.copy: OwnerFile | None = None
         self.operator: OwnerFile | None = None
         """The operator's connection to the copy."""
         self.early = 0
         """How many results the copy had when it went into service."""
         store = Store.create(self.path.with_name("receiver.db"), Receiver.SCHEMA)
-        weakref.finalize(self, store.close)
-        self.receiver = Receiver(store)
+        self.receiver = Receiver(self.sandbox.keep(store))
+
+    def owner_file(self, path: Path) -> OwnerFile:
+        """Open an owner's file, until the experiment is closed."""
+        owner_file = OwnerFile(path)
+        self.sandbox.keep(owner_file.store)
+        return owner_file
 
     def counted(self) -> tuple[int, ...]:
         here = self.original.owner.counted()
@@ -97,7 +100,7 @@ class CopyExperiment(Experiment):
 
         def copy() -> dict:
             backup(self.original.store, path)
-            self.copy = OwnerFile(path)
+            self.copy = self.owner_file(path)
             return {}
 
         self.step("operator", "backup", now, copy, expect={"outcome": "accepted"})

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from receiptlab.experiment.run import Run
 from receiptlab.outcomes import Outcome
-from receiptlab.scenarios.copy_experiment import SHOP, CopyExperiment, OwnerFile
+from receiptlab.scenarios.copy_experiment import SHOP, CopyExperiment
 
 HERE, THERE = "worker of the original", "worker of the copy"
 CLAUSES = ("S-1", "S-4", "S-8", "S-7", "S-5")
@@ -174,7 +174,7 @@ def _told(world: CopyExperiment, story: Iterable[Callable], broken: str) -> Run:
         else:
             part(world)
         if part is backup_and_go_on:
-            world.operator = OwnerFile(world.copy.store.path)
+            world.operator = world.owner_file(world.copy.store.path)
     expect = {"outcome": "read", "answer": {clause: clause != broken for clause in CLAUSES}}
     world.step("auditor", "audit", None, audit, world, expect=expect, anomaly="broken" if broken else "")
     world.operator.store.close()
