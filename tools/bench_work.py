@@ -215,12 +215,12 @@ def side_by_side(folder: Path) -> list[tuple[str, ...]]:
     A wait is for the fair lock or, without it, for SQLite's write lock. Refused calls waited, too.
     """
     source = stage(folder / "source.db", STAGED)
-    kinds = {"1 with turns": (1, True), "8 with turns": (WORKERS, True), "8 without": (WORKERS, False)}
+    kinds = {"1, fair lock": (1, True), "8, fair lock": (WORKERS, True), "8 without": (WORKERS, False)}
     lines: dict[str, list[Line]] = {kind: [] for kind in kinds}
     for _ in range(REPEATS):
         for kind, how in kinds.items():
             lines[kind].append(run(source, *how))
-    one = statistics.median(sum(line.items) for line in lines["1 with turns"])
+    one = statistics.median(sum(line.items) for line in lines["1, fair lock"])
     return [_told(kind, each, one) for kind, each in lines.items()]
 
 
@@ -229,7 +229,7 @@ def _told(kind: str, lines: list[Line], one: float) -> tuple[str, ...]:
     uneven = statistics.median(max(line.items) / max(min(line.items), 1e-9) for line in lines)
     p99 = statistics.median(statistics.quantiles(line.waits, n=100)[98] for line in lines)
     figures = ((one / total, SLOWER, ".2f"), (uneven, UNEVEN, ".2f"), (p99, WAIT_MS, ".1f"))
-    aimed = kind == "8 with turns"
+    aimed = kind == "8, fair lock"
     told = [
         f"{figure:{form}}" + (f" ({verdict(figure, goal)})" if aimed else "")
         for figure, goal, form in figures

@@ -1,6 +1,6 @@
 """Open the lessons in JupyterLab: python tools/lab.py [arguments for JupyterLab]
 
-The server's root is the project, so that data/ and receiptlab/ can be looked at beside a lesson.
+The server's root is the project, so that you can open data/ and receiptlab/ beside a lesson.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 START = "notebooks/00_start_here.ipynb"
-SETTINGS = ROOT / "tools/jupyter"  # no question about news over the first lesson, and no calls home
+SETTINGS = ROOT / "tools/jupyter"  # no dialog about news over the first lesson, and no network requests
 FOLDERS = ("notebooks", "workshop")
 
 
 def has_browser(platform: str = sys.platform) -> bool:
-    """On Linux a text browser in the terminal does not count."""
+    """Whether there is a browser. A text browser in the terminal does not count."""
     if platform.startswith("linux") and not any(
         map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
     ):
@@ -33,11 +33,11 @@ def is_root() -> bool:
 
 
 def arguments(extra: list[str]) -> list[str]:
-    """What JupyterLab is told. Arguments of the user come last and win."""
+    """The arguments for JupyterLab. The user's come last and win."""
     own = [
         f"--ServerApp.root_dir={ROOT}",
         f"--LabApp.default_url=/lab/tree/{START}",
-        "--ServerApp.answer_yes=True",  # Ctrl-C stops it without a question
+        "--ServerApp.answer_yes=True",  # Ctrl-C stops it without asking
         "--ContentsManager.pre_save_hook=tools.notebooks.keep_unchanged",
     ]
     if is_root():
@@ -58,7 +58,7 @@ def own_notebooks() -> list[Path]:
 def trust(paths: list[Path]) -> None:
     """Sign notebooks, so that JupyterLab shows their stored pictures and colours as it opens them.
 
-    The signatures are kept in Jupyter's data folder; no notebook changes.
+    The signatures are kept in Jupyter's data folder. No notebook changes.
     """
     import nbformat
     from jupyter_core.paths import jupyter_data_dir
@@ -68,7 +68,7 @@ def trust(paths: list[Path]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     notary = NotebookNotary(data_dir=str(folder))
     for path in paths:
-        with contextlib.suppress(ValueError):  # somebody's work that is no notebook at the moment
+        with contextlib.suppress(ValueError):  # work in progress that is not a valid notebook
             notary.sign(nbformat.read(path, as_version=4))
     notary.store.close()
 

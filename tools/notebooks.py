@@ -1,7 +1,7 @@
 """Run, normalise and check the notebooks: python tools/notebooks.py execute|normalise|check [FILES]
 
-The strict run of nbval compares stored outputs. It says nothing about a notebook whose outputs were
-cleared, and it skips PNG and JPEG. `check` closes these holes.
+The strict run of nbval compares stored outputs. It accepts a notebook whose outputs were
+cleared, and it skips PNG and JPEG. `check` finds both.
 """
 
 import argparse
@@ -17,7 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 CODE_CELLS = 30
 CODE_LINES = 10
 CELL_TIMEOUT = 60
-COMPARED = {"text/plain", "text/html", "image/svg+xml"}  # what nbval looks at, of what the lessons show
+COMPARED = {
+    "text/plain",
+    "text/html",
+    "image/svg+xml",
+}  # what nbval compares
 WIDGET = "application/vnd.jupyter.widget-view+json"
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -45,12 +49,12 @@ def read(path: Path) -> dict:
 
 
 def to_text(nb: dict) -> str:
-    """The one way a notebook is written; JupyterLab saves it like this too."""
+    """The only form in which a notebook is written. JupyterLab saves it like this, too."""
     return nbformat.writes(nbformat.from_dict(nb), version=nbformat.NO_CONVERT).rstrip("\n") + "\n"
 
 
 def write(path: Path, nb: dict) -> bool:
-    """Write the notebook normalised; say whether the file changed."""
+    """Write the notebook normalised. Returns whether the file changed."""
     text = to_text(normalised(nb))
     if path.exists() and path.read_bytes() == text.encode():
         return False
@@ -66,7 +70,7 @@ def joined(text: str | list[str]) -> str:
 
 
 def normalised(nb: dict) -> dict:
-    """A copy in which only what a reader sees is left, with good and unique cell ids."""
+    """A copy with only what a reader sees, and with valid, unique cell ids."""
     cells = [_normal_cell(cell) for cell in nb["cells"]]
     _name_cells(cells)
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
@@ -82,7 +86,7 @@ def _normal_cell(cell: dict) -> dict:
 
 
 def _merged(outputs: list[dict]) -> list[dict]:
-    """How often a stream was flushed is chance: adjacent pieces of one stream become one."""
+    """Join adjacent pieces of one stream: how often it was flushed is random."""
     merged: list[dict] = []
     for output in map(_without_widget, outputs):
         last = merged[-1] if merged else {}
@@ -94,7 +98,7 @@ def _merged(outputs: list[dict]) -> list[dict]:
 
 
 def _without_widget(output: dict) -> dict:
-    """A widget lives as long as its kernel; what stands beside it for readers without one stays."""
+    """Drop a widget, which needs a live kernel, and keep its replacement for readers without one."""
     data = output.get("data", {})
     if WIDGET not in data or len(data.keys() - {WIDGET, "text/plain"}) == 0:
         return output
@@ -102,7 +106,7 @@ def _without_widget(output: dict) -> dict:
 
 
 def _name_cells(cells: list[dict]) -> None:
-    """Good ids stay. The others become cell-01, cell-02 and so on, by position."""
+    """Valid ids stay. The others become cell-01, cell-02 and so on, by position."""
     kept: set[str] = set()
     for cell in cells:
         if GOOD_ID.fullmatch(cell.get("id", "")) and cell["id"] not in kept:
@@ -120,10 +124,11 @@ def _name_cells(cells: list[dict]) -> None:
 
 
 def keep_unchanged(model: dict, path: str, contents_manager: object) -> None:
-    """Before JupyterLab saves a notebook: save what the file has, where a reader would see no difference.
+    """Called before JupyterLab saves a notebook: save the file's content when a reader would see no
+    difference.
 
     JupyterLab writes the kernel's version and the state of widgets into a notebook, so its autosave would
-    change every lesson that somebody opens or runs. A cell that was edited is saved as always.
+    change every lesson that somebody opens or runs. An edited cell is saved as usual.
     """
     file = Path(contents_manager.root_dir, path)
     if model.get("type") != "notebook" or not file.is_file():
@@ -138,7 +143,7 @@ def keep_unchanged(model: dict, path: str, contents_manager: object) -> None:
 
 
 def _shown_to_reader(nb: dict) -> list[dict]:
-    """The cells without the numbers of their execution, each text in one piece."""
+    """The cells without execution counts, each text in one piece."""
     cells = normalised(nb)["cells"]
     for cell in cells:
         cell.pop("execution_count", None)
@@ -160,7 +165,7 @@ def _whole(output: dict) -> dict:
 
 
 def check(path: Path) -> list[str]:
-    """What is wrong with this file, a line each; nothing if it is good."""
+    """What is wrong with this file, one line each."""
     nb = read(path)
     found = list(problems(nb))
     if to_text(normalised(nb)).encode() != Path(path).read_bytes():
@@ -171,7 +176,7 @@ def check(path: Path) -> list[str]:
 def problems(nb: dict) -> Iterator[str]:
     code = [(place, cell) for place, cell in enumerate(nb["cells"], 1) if cell["cell_type"] == "code"]
     if len(code) > CODE_CELLS:
-        yield f"{len(code)} code cells; {CODE_CELLS} is the most"
+        yield f"{len(code)} code cells; at most {CODE_CELLS} are allowed"
     if not any(cell["outputs"] for _, cell in code):
         yield "no outputs are stored"
     for count, (place, cell) in enumerate(code, 1):
@@ -185,10 +190,10 @@ def _run_problems(cell: dict, count: int) -> Iterator[str]:
     source = joined(cell["source"])
     tags = cell.get("metadata", {}).get("tags", [])
     if "NBVAL_" in source or any(tag.startswith("nbval-") or tag == "raises-exception" for tag in tags):
-        yield "it tells nbval not to compare it; every output is compared here"
+        yield "it is excluded from nbval's comparison; every output must be compared"
     lines = source.count("\n") + 1
     if lines > CODE_LINES:
-        yield f"{lines} lines; {CODE_LINES} is the most"
+        yield f"{lines} lines; at most {CODE_LINES} are allowed"
 
 
 def _output_problems(cell: dict) -> Iterator[str]:
@@ -216,7 +221,8 @@ def _is_text(value: object) -> bool:
 
 
 def execute(path: Path) -> str:
-    """Run it from a fresh kernel in its own folder and write it back. Return what went wrong, or nothing."""
+    """Run the notebook in a new kernel in its own folder and write it back. Returns what went wrong, or
+    ""."""
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 

@@ -1,4 +1,4 @@
-"""From a notebook or a Markdown file to the body of a page whose links lead to pages."""
+"""Turns a notebook or a Markdown file into the body of a page, with links that lead to pages."""
 
 import ast
 import base64
@@ -19,8 +19,8 @@ from nbconvert.filters.markdown import markdown2html
 
 from tools import clauses, exercises, notebooks
 
-# Which files become a page, and what it is called. All of them may be missing. Exercises are found by
-# their solution and made from it: in the file itself there may be what a learner has written.
+# The files that become pages, and the names of the pages. All of them can be missing. Exercises are made from
+# their solutions, because the exercise files may contain a learner's answers.
 NAMES = {
     "*.ipynb": [("{}.ipynb", "{}.html")],
     "solutions/*.ipynb": [
@@ -32,7 +32,7 @@ NAMES = {
 GLOSSARY = "GLOSSARY.md"
 """Beside the folder of the notebooks."""
 SVG = "image/svg+xml"
-SMALLEST = 0.75  # of its own width: narrower than this a picture scrolls, because its words get too small
+SMALLEST = 0.75  # share of its width; below this a picture scrolls, because its text would be too small
 
 
 def find(folder: Path) -> dict[str, str]:
@@ -52,7 +52,7 @@ def is_lesson(source: str) -> bool:
 
 @dataclass(frozen=True)
 class Targets:
-    """What a link can lead to: the page of each file, and the clauses."""
+    """The targets of links: the page of each file, and the clauses."""
 
     pages: dict[str, str]
     clauses: frozenset[str]
@@ -60,7 +60,7 @@ class Targets:
 
 @dataclass
 class Section:
-    """A heading, the clauses that it names, and those that the text below it names."""
+    """A heading, the clauses in it, and those in the text below it."""
 
     anchor: str
     title: str
@@ -92,7 +92,7 @@ class Page:
         return Markup(found[1] if found else "")
 
     def shows(self, clause: str) -> list[Section]:
-        """The sections whose heading names the clause; where none does, the first whose text does."""
+        """The sections whose heading names the clause, or else the first one whose text does."""
         heads = [section for section in self.sections if clause in section.heads]
         return heads or [section for section in self.sections if clause in section.tells][:1]
 
@@ -109,7 +109,7 @@ def _read_notebook(path: Path, source: str, targets: Targets) -> tuple[str, list
 
 
 def _exercises(path: Path) -> nbformat.NotebookNode:
-    """The blank exercises, made from the solution beside them; the file at the path itself is not read."""
+    """The blank exercises, made from their solution. The file at the path itself is not read."""
     solution = nbformat.read(path.parent.parent / "solutions" / path.name, as_version=4)
     run = notebooks.normalised(solution)
     blank = nbformat.from_dict(exercises.exercise(run))
@@ -144,12 +144,12 @@ def _names(source: str) -> tuple[set[str], set[str]]:
 
 
 def _read_markdown(path: Path, source: str, targets: Targets) -> tuple[str, list[BeautifulSoup]]:
-    text = mended(markdown2html(path.read_text(encoding="utf-8")), source, targets)
+    text = with_links(markdown2html(path.read_text(encoding="utf-8")), source, targets)
     return str(text), [text]
 
 
 class _Exporter(HTMLExporter):
-    """Converts one notebook, and keeps its texts as they came out."""
+    """Converts one notebook and keeps its converted texts."""
 
     def __init__(self, source: str, targets: Targets) -> None:
         super().__init__(template_name="basic")
@@ -158,13 +158,13 @@ class _Exporter(HTMLExporter):
 
     @pass_context
     def markdown2html(self, context: object, source: str) -> str:
-        text = mended(super().markdown2html(context, source), self.source, self.targets)
+        text = with_links(super().markdown2html(context, source), self.source, self.targets)
         self.texts.append(text)
         return str(text)
 
 
 def _describe(data: dict) -> None:
-    """A picture gets the words that stand for it where it cannot be seen, and keeps a legible size."""
+    """Give a picture its alternative text and a legible minimum size."""
     if SVG in data and "text/html" not in data:
         code = base64.b64encode(data[SVG].encode()).decode()
         alt = html.escape(data.get("text/plain", "picture"))
@@ -183,8 +183,8 @@ def _legible(fragment: str) -> str:
     return str(text)
 
 
-def mended(fragment: str, source: str, targets: Targets) -> BeautifulSoup:
-    """Text of one file: links lead to pages, clauses to their list, and a wide table scrolls by itself."""
+def with_links(fragment: str, source: str, targets: Targets) -> BeautifulSoup:
+    """The text of one file, with links to pages and clauses, and wide tables that scroll."""
     text = BeautifulSoup(fragment, "html.parser")
     for link in text.find_all("a", href=True):
         _lead(link, source, targets.pages)
@@ -205,7 +205,7 @@ def _has_a_heading(tag: Tag) -> bool:
 
 
 def _lead(link: Tag, source: str, pages: dict[str, str]) -> None:
-    """A link to a file that has a page leads there. One to another file of the project becomes its name."""
+    """Point a link to the page of its file. A link to any other file of the project becomes plain text."""
     url = urlsplit(link["href"])
     if url.scheme or url.netloc or not url.path:
         return
@@ -218,7 +218,7 @@ def _lead(link: Tag, source: str, pages: dict[str, str]) -> None:
 
 
 def sections(texts: list[BeautifulSoup]) -> list[Section]:
-    """What stands under which heading."""
+    """The sections of these texts."""
     found: list[Section] = []
     for text in texts:
         for part in text.find_all(True, recursive=False):
@@ -241,7 +241,7 @@ def _words(heading: Tag) -> str:
 
 
 def _without_links(paragraph: Tag | None) -> Markup:
-    """For a place where it stands beside a link of its own."""
+    """The paragraph without its links."""
     if paragraph is None:
         return Markup("")
     paragraph = copy.copy(paragraph)

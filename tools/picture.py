@@ -1,6 +1,6 @@
 """The picture at the top of the README, drawn from two runs: python tools/picture.py [--check]
 
-One story twice: the answer to a call is lost, and the worker asks again.
+The same story twice: an answer is lost, and the worker retries.
 """
 
 import argparse
@@ -20,7 +20,7 @@ HEAD, GAP = 58, 30  # points above the timelines, and between them
 
 
 def stories() -> tuple[tuple[str, str, str, Run], ...]:
-    """For each side a headline, what was done, its colour, and the run."""
+    """For each side: a headline, a description, its colour, and the run."""
     naive, kept = scenario("no-key"), case("O-02-answer-lost")
     return (
         ("Asked again, done again", "a call without a key", ANOMALY, titled(naive, 0)),
@@ -29,7 +29,7 @@ def stories() -> tuple[tuple[str, str, str, Run], ...]:
 
 
 def titled(run: Run, first: int) -> Run:
-    """The run from its step `first` on, without title and clauses: they stand above it here."""
+    """The run from its step `first` on, without title and clauses, which are drawn above it."""
     steps = [replace(step, number=number) for number, step in enumerate(run.steps[first:], 1)]
     return replace(run, title="", clauses=(), steps=tuple(steps))
 
@@ -62,7 +62,7 @@ def _text(x: float, y: float, words: str, style: str) -> str:
 
 
 def _timeline(run: Run) -> tuple[str, float, float]:
-    """What stands inside of the svg element of a timeline, and its size in points."""
+    """The contents of a timeline's svg element, and its size in points."""
     svg = show.timeline(run).svg
     wide, high = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()
     return svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")], float(wide), float(high)
@@ -70,16 +70,12 @@ def _timeline(run: Run) -> tuple[str, float, float]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Draw the picture of the README.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where it differs")
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail when it differs")
     options = parser.parse_args(arguments)
     text = drawn()
     if options.check:
         same = PICTURE.read_text(encoding="utf-8") == text
-        print(
-            "the picture is as its runs make it"
-            if same
-            else "the picture differs; run: python tools/picture.py"
-        )
+        print("the picture matches its runs" if same else "the picture differs; run: python tools/picture.py")
         return 0 if same else 1
     PICTURE.write_text(text, encoding="utf-8", newline="\n")
     return 0

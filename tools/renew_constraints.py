@@ -1,6 +1,6 @@
-"""Write constraints.txt anew: the newest versions that the bounds in pyproject.toml admit.
+"""Renew constraints.txt with the newest versions that the bounds in pyproject.toml allow.
 
-Run it with Python 3.11: some packages are needed by the oldest Python only. Then run `make test`.
+Run it with Python 3.11, because some packages are only needed by the oldest Python. Then run `make test`.
 """
 
 import json

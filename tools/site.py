@@ -1,8 +1,7 @@
-"""The lessons as pages that need no network and no server: python -m tools.site
+"""The lessons as static pages that need no network: python -m tools.site
 
-Writes to build/site: an index by lesson, an index by clause, a page for each lesson and, where they
-are there, for its exercises, its solution and the notes for a facilitator; and the handout.
-Nothing on them is loaded from elsewhere.
+Writes to build/site: an index by lesson, an index by clause, a page for each lesson with its exercises and
+its solution, the facilitator's guide, the glossary and the handout. The pages load nothing from elsewhere.
 """
 
 import html
@@ -22,7 +21,7 @@ INDEX = "index.html"
 FACILITATOR = "facilitator.html"
 GLOSSARY = "glossary.html"
 Links = list[tuple[str, str]]
-"""Page and words of each."""
+"""The page and text of each link."""
 
 
 class Site:
@@ -62,7 +61,7 @@ class Site:
         return links
 
     def ways(self, page: Page) -> dict[str, object]:
-        """Where one goes from a page: before and after it, and what belongs to the same lesson."""
+        """The links from a page: the previous and next lesson, and the pages of the same lesson."""
         before, after = None, None
         if page in self.lessons:
             place = self.lessons.index(page)
@@ -82,17 +81,17 @@ class Site:
         return clauses.by_family(self.rows)
 
     def sentence(self, row: dict[str, str]) -> Markup:
-        """The clause as HTML, its Markdown kept, without the paragraph around it."""
-        text = pages.mended(markdown2html(html.escape(row["clause"], quote=False)), "", self.targets)
+        """The clause as HTML, without the enclosing paragraph."""
+        text = pages.with_links(markdown2html(html.escape(row["clause"], quote=False)), "", self.targets)
         return Markup(text.p.decode_contents())
 
     def shown(self, row: dict[str, str]) -> list[tuple[str, Page | None]]:
-        """The lessons that show a clause; None stands for a page that is not there yet."""
+        """The lessons that show a clause, with None for a page that doesn't exist yet."""
         return [(stem, self.pages.get(f"{stem}.ipynb")) for stem in row["notebook"].split()]
 
 
 def build(notebooks: Path, site: Path, contract: Path) -> list[Path]:
-    """Make the whole site anew; return its pages, the index first."""
+    """Build the whole site. Returns its pages, the index first."""
     texts = Site(notebooks, contract).texts()
     site.mkdir(parents=True, exist_ok=True)
     for old in site.glob("*.html"):

@@ -1,8 +1,8 @@
-"""The lessons without their answers, to think first and to write in: python -m tools.workshop
+"""The lessons without their answers, for thinking first: python -m tools.workshop
 
-Makes the folder `workshop`: the lessons without outputs, with the cell under each question folded, because
-its asserts are the answer; the exercises blank; the solutions as they are. Somebody's work may be in it, so
-it is never written over.
+Creates the folder `workshop`: the lessons without outputs and with the cell under each question folded,
+because its asserts are the answer; the blank exercises; and the solutions. It may contain somebody's work,
+so it is never overwritten.
 """
 
 import copy
@@ -30,8 +30,7 @@ def cleared(nb: dict) -> dict:
 
 
 def build(lessons: Path, room: Path) -> list[Path]:
-    """Fill the folder, which must not be there yet; return what is in it, the lessons first. It is there
-    when it is whole, and not before."""
+    """Create the folder, which must not exist yet, all at once. Returns its files, the lessons first."""
     texts = {path.name: cleared(notebooks.read(path)) for path in sorted(lessons.glob("*.ipynb"))}
     for path in sorted((lessons / "solutions").glob("*.ipynb")):
         texts[f"exercises/{path.name}"] = exercises.exercise(notebooks.read(path))
@@ -48,7 +47,7 @@ def build(lessons: Path, room: Path) -> list[Path]:
 
 def main() -> int:
     if ROOM.exists():
-        print(f"{ROOM.name}/ is there already, perhaps with somebody's work; delete it to have it made anew")
+        print(f"{ROOM.name}/ already exists and may contain somebody's work; delete it to create it again")
         return 1
     made = build(notebooks.ROOT / "notebooks", ROOM)
     first = made[0].relative_to(notebooks.ROOT).as_posix()

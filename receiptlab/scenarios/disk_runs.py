@@ -54,9 +54,7 @@ def disk_that_fails() -> Run:
     """Each write, sync, truncate and open of an owner's workload fails, once and then for good (H-5)."""
     rows = diskfault.run("small", of=owner_workload())
     told = {"violations": 0}
-    return _recorded(
-        "disk-that-fails", "each operation of the disk fails", "H-5", "holds", rows, lambda row: told
-    )
+    return _recorded("disk-that-fails", "each disk operation fails", "H-5", "holds", rows, lambda row: told)
 
 
 SCENARIOS = (power_cut_with_every_sync, power_cut_with_fewer_syncs, disk_that_fails)

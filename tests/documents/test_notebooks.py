@@ -191,7 +191,7 @@ def test_a_failing_cell_leaves_the_file_as_it_was(tmp_path: Path):
 
 @pytest.mark.parametrize("tag", ["nbval-ignore-output", "nbval-skip", "raises-exception"])
 def test_a_cell_that_is_not_to_be_compared_is_found(tag: str):
-    said = ["cell 1: it tells nbval not to compare it; every output is compared here"]
+    said = ["cell 1: it is excluded from nbval's comparison; every output must be compared"]
     cell = code("print(1)", 1, stream("1\n"))
     assert problems(cell | {"metadata": {"tags": [tag]}}) == said
     assert problems(code("# NBVAL_IGNORE_OUTPUT\nprint(1)", 1, stream("1\n"))) == said

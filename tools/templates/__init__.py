@@ -1,4 +1,4 @@
-"""The frames of the pages. What goes into them is escaped, unless it is marked as HTML already."""
+"""The templates of the pages. Values are escaped unless they are marked as HTML."""
 
 from pathlib import Path
 

@@ -165,7 +165,7 @@ def judge(found: Found, files: dict[str, bytes], place: Place, gone: list[bytes]
         return Verdict("back", "erased bytes are in a file after the scrub was acknowledged")
     if found.refused or found.damage:
         if place.acknowledged < 0 and not found.damage:
-            return Verdict("kept")  # nobody was told yet that the file exists
+            return Verdict("kept")  # nobody knows yet that the file exists
         missing = found.refused in ("missing", "empty")
         return Verdict("lost" if missing else "damaged", found.refused or found.damage)
     if found.broken:
