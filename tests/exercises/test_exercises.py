@@ -280,5 +280,5 @@ def test_a_workshop_that_is_there_is_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(workshop, "ROOM", tmp_path)
     (tmp_path / "mine.ipynb").write_text("my work")
     assert workshop.main() == 1
-    assert "delete it to have it made anew" in capsys.readouterr().out
+    assert "delete it to create it again" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["mine.ipynb"]
