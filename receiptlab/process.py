@@ -20,8 +20,10 @@ from receiptlab.errors import NotWritten
 File = tuple[int, int]
 """A device and an inode."""
 
-_lock = threading.Lock()
-_open: weakref.WeakKeyDictionary[Any, File] = weakref.WeakKeyDictionary()
+# The garbage collector can close a store in the middle of any call here, in the thread that holds the lock.
+# So the lock is reentrant, and `_open` is a plain dictionary, of which `list` takes a copy in one step.
+_lock = threading.RLock()
+_open: dict[int, tuple[weakref.ref[Any], File]] = {}
 _inherited: set[File] = set()
 
 
@@ -31,18 +33,19 @@ def enter(holder: Any, file: File, check: Callable[[], None]) -> None:
     Calls `check` first, which may open and close the file, unless this process already has it open. Raises
     NotWritten (other-process) for a file that the parent had open when it forked this process.
     """
+    number = id(holder)
     with _lock:
         if file in _inherited:
             raise refusal("the file was open in the process that this one was forked from")
-        if file not in _open.values():
+        if file not in [known for _, known in list(_open.values())]:
             check()
-        _open[holder] = file
+        _open[number] = weakref.ref(holder, lambda _: _open.pop(number, None)), file
 
 
 def leave(holder: object) -> None:
     """Record that `holder` has closed its file."""
     with _lock:
-        _open.pop(holder, None)
+        _open.pop(id(holder), None)
 
 
 def refusal(why: str) -> NotWritten:
@@ -54,9 +57,11 @@ def refusal(why: str) -> NotWritten:
 def _in_child() -> None:
     """Keep every inherited connection referenced for ever, since the child may neither use nor close it."""
     try:
-        for holder, file in list(_open.items()):
+        for reference, file in list(_open.values()):
             _inherited.add(file)
-            pythonapi.Py_IncRef(py_object(holder.own))
+            holder = reference()
+            if holder is not None:
+                pythonapi.Py_IncRef(py_object(holder.own))
         _open.clear()
     finally:
         _lock.release()

@@ -12,6 +12,7 @@ import pytest
 
 from receiptlab.contracts.owner import SCHEMA, Owner
 from receiptlab.errors import Definite, NotWritten
+from receiptlab.faults.processes.children import environment
 from receiptlab.store import Store
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -246,3 +247,34 @@ def test_multiprocessing_gets_the_same_answer(tmp_path):
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
     )  # fmt: skip
     assert done.stdout.split() == ["other-process"], done.stderr
+
+
+COLLECTED = """
+import gc, sys, weakref
+from receiptlab import store as module
+from receiptlab.contracts.owner import SCHEMA
+from receiptlab.store import Store
+
+class Cycle:
+    def __init__(self, store):
+        self.itself, self.close = self, weakref.finalize(self, store.close)
+
+gc.disable()
+Cycle(Store.create(sys.argv[1] + "/one.db", SCHEMA))
+look = module.wal.foreign
+module.wal.foreign = lambda path: gc.collect() and None or look(path)
+Store.create(sys.argv[1] + "/two.db", SCHEMA).close()
+print("open")
+"""
+
+
+def test_the_garbage_collector_can_close_a_store_while_another_one_is_opened(tmp_path):
+    """It runs wherever it likes: here, while the opening store is checked."""
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECTED, str(tmp_path)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (0, "open\n"), done.stderr
