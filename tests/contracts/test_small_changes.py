@@ -12,11 +12,11 @@ import pytest
 
 from receiptlab import database_file
 from receiptlab.contracts.intake.intake import Intake
-from receiptlab.contracts.owner import SCHEMA, Owner
+from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver
 from receiptlab.contracts.retention import Retention
 from receiptlab.contracts.work import work
-from receiptlab.errors import Damaged, Definite, FileRefused, Locked, WrongValue
+from receiptlab.errors import Damaged, FileRefused, Locked, WrongValue
 from receiptlab.experiment.library import own_cases
 from receiptlab.experiment.player import play
 from receiptlab.faults.ablation import guard_names
@@ -137,22 +137,6 @@ def test_after_packing_nothing_old_is_in_any_file_while_the_store_is_open(tmp_pa
         assert b"SECRET" in bytes_seen_by_others(tmp_path)
         assert store.pack() is True
         assert b"SECRET" not in bytes_seen_by_others(tmp_path)
-
-
-def test_packing_that_fails_raises(store):
-    """Each of its three statements; none of SQLite's errors comes through."""
-    with store.again() as other, other.write(), pytest.raises(Locked):
-        store.pack()
-    store.close()
-    with pytest.raises(Definite, match="closed"):
-        store.pack()
-
-
-@pytest.mark.parametrize("call", [lambda store: store.read("SELECT 1"), lambda store: store.require(SCHEMA)])
-def test_reading_a_closed_store_is_an_error_of_the_lab(store, call):
-    store.close()
-    with pytest.raises(Definite, match="closed"):
-        call(store)
 
 
 def _error(name):
