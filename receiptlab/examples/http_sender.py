@@ -50,9 +50,9 @@ class Remote:
     def apply(self, writer: Writer, message: Message) -> Effect:
         """Apply a message. Refused: as `Receiver.apply`; also too-large, wrong-argument, key-malformed and
         writer when the receiver can't take the message at all."""
-        told = message._asdict()
-        del told["outbox"]
-        body = json.dumps(told, sort_keys=True, separators=(",", ":")).encode("ascii")
+        fields = message._asdict()
+        del fields["outbox"]
+        body = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
         return self._effect(writer.owner, message.key, "POST", PATH, _headers(writer, message), body)
 
     def look_up(self, owner: str, key: str) -> Effect:
@@ -67,21 +67,21 @@ class Remote:
     def register(self, owner: str, instance: str) -> Writer:
         """Ask for a writer identity, as `Receiver.register` does."""
         named = {"Receiver-Owner": quoted(owner), "Receiver-Instance": quoted(instance)}
-        told, replayed = self._ask("POST", "/writers", named, b"")
-        (generation,) = _integers(told, "generation")
+        body, replayed = self._ask("POST", "/writers", named, b"")
+        (generation,) = _integers(body, "generation")
         return Writer(owner, generation, instance, "replayed" if replayed else "accepted")
 
     def known(self, owner: str, subject: str) -> Known:
         """The highest fence and revision of this owner's effects on the subject, for `Relay.jump`."""
-        told, _ = self._ask("GET", "/known?" + urlencode({"owner": owner, "subject": subject}))
-        return Known(*_integers(told, "fence", "revision"))
+        body, _ = self._ask("GET", "/known?" + urlencode({"owner": owner, "subject": subject}))
+        return Known(*_integers(body, "fence", "revision"))
 
     def _effect(self, owner: str, key: str, *asked: object) -> Effect:
-        told, replayed = self._ask(*asked)
-        if (told.get("owner"), told.get("key")) != (owner, key):
+        body, replayed = self._ask(*asked)
+        if (body.get("owner"), body.get("key")) != (owner, key):
             raise Unanswered("no-receiver", "the answer is about another key; check that this is a receiver")
         outcome = "read" if asked[0] == "GET" else "replayed" if replayed else "accepted"
-        return Effect(*_integers(told, "id", "generation", "accepted_at"), outcome)
+        return Effect(*_integers(body, "id", "generation", "accepted_at"), outcome)
 
     def _ask(
         self, method: str, target: str, headers: dict | None = None, body: bytes | None = None
@@ -100,7 +100,7 @@ class Remote:
             answer = connection.getresponse()
             if answer.length is None or answer.length > LONGEST:
                 raise Unanswered("no-receiver", "the answer has no length, or is longer than a receiver's")
-            told = _object(answer.read())
+            body = _object(answer.read())
         except (OSError, HTTPException) as error:
             what = type(error).__name__
             raise Unanswered(
@@ -109,8 +109,8 @@ class Remote:
         finally:
             connection.close()
         if answer.status != 200:
-            raise _no(answer.status, answer.headers.get_content_type(), told)
-        return told, answer.headers.get("Idempotent-Replayed") == "true"
+            raise _no(answer.status, answer.headers.get_content_type(), body)
+        return body, answer.headers.get("Idempotent-Replayed") == "true"
 
 
 def over_http(base_url: str, writer: Writer, timeout_ms: int) -> Receive:
@@ -143,29 +143,29 @@ def _headers(writer: Writer, message: Message) -> dict[str, object]:
 
 def _object(data: bytes) -> dict:
     try:
-        told = json.loads(data)
+        body = json.loads(data)
     except (ValueError, RecursionError):
-        told = None
-    return told if isinstance(told, dict) else {}
+        body = None
+    return body if isinstance(body, dict) else {}
 
 
-def _integers(told: dict, *names: str) -> list[int]:
+def _integers(body: dict, *names: str) -> list[int]:
     try:
-        return [integer(name, told.get(name)) for name in names]
+        return [integer(name, body.get(name)) for name in names]
     except WrongArgument:
         raise Unanswered("no-receiver", "the answer is not in a receiver's form") from None
 
 
-def _no(status: int, kind: str, told: dict) -> Refused | NotWritten | Unanswered:
+def _no(status: int, kind: str, body: dict) -> Refused | NotWritten | Unanswered:
     """What an answer other than 200 means. Without the receiver's reason, it means nothing."""
     try:
-        reason, detail = text("reason", told.get("reason")), str(told.get("detail"))
+        reason, detail = text("reason", body.get("reason")), str(body.get("detail"))
     except WrongArgument:
         kind = ""
     if kind != "application/problem+json":
         return Unanswered("no-receiver", f"status {status}, without a receiver's reason")
     if status in _WROTE_NOTHING:
         return NotWritten(reason, detail)
-    fields = told.get("fields")  # for key-reused: the fields that differ
+    fields = body.get("fields")  # for key-reused: the fields that differ
     named = tuple(map(str, fields)) if isinstance(fields, list) else ()
     return Refused(reason, detail, named) if 400 <= status < 500 else Unanswered(reason, detail)

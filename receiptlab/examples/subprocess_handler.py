@@ -71,8 +71,8 @@ class CommandHandler:
 class _Talk:
     """The command's input and outputs, in bounded memory."""
 
-    def __init__(self, process: subprocess.Popen, told: bytes) -> None:
-        self.process, self.told = process, memoryview(told)
+    def __init__(self, process: subprocess.Popen, unsent: bytes) -> None:
+        self.process, self.unsent = process, memoryview(unsent)
         self.output, self.tail = bytearray(), bytearray()
         self.open = selectors.DefaultSelector()
         for pipe, event, do in (
@@ -112,10 +112,10 @@ class _Talk:
 
     def _write(self, pipe: object) -> None:
         try:
-            self.told = self.told[os.write(pipe.fileno(), self.told) :]
+            self.unsent = self.unsent[os.write(pipe.fileno(), self.unsent) :]
         except BrokenPipeError:
-            self.told = self.told[:0]
-        if not self.told:
+            self.unsent = self.unsent[:0]
+        if not self.unsent:
             self._done(pipe)
 
     def _read_output(self, pipe: object) -> None:

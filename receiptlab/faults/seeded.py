@@ -40,7 +40,7 @@ class Hashed(Draw):
     def below(self, limit: int) -> int:
         """An integer from 0 to limit - 1. Slightly uneven, as any remainder is, which doesn't matter here."""
         if self.left < 2**32:
-            told = f"{self.seed} {self.drawn}".encode()
-            self.left, self.drawn = int.from_bytes(hashlib.sha256(told).digest(), "big"), self.drawn + 1
+            counted = f"{self.seed} {self.drawn}".encode()
+            self.left, self.drawn = int.from_bytes(hashlib.sha256(counted).digest(), "big"), self.drawn + 1
         self.left, number = divmod(self.left, limit)
         return number

@@ -121,13 +121,13 @@ def sweeper_meets_a_new_claim() -> Run:
     with Child(Work, lab.path, "sweep", call, hold_at="after_look") as child:
         child.expect("READY").go().expect("CALLING").expect("AT after_look")
         take(lab, "worker-b", 2_010, {"works": [1], "fences": [2]})
-        told = child.go().outcome()
+        reply = child.go().outcome()
     expect = {
         "outcome": "accepted",
         "answer": {"expired": 0, "dead_letters": 0},
         "counts": [1, 0, 0, 2, 0, 1],
     }
-    lab.note("sweeper", "sweep", 2_000, _told(told), expect=expect)
+    lab.note("sweeper", "sweep", 2_000, _outcome(reply), expect=expect)
     complete(lab, "worker-b", 2_100, 2, DONE)
     return lab.run
 
@@ -142,15 +142,15 @@ def sweeper_superseded_in_between() -> Run:
     with Child(Work, lab.path, "sweep", call, hold_at="after_look") as child:
         child.expect("READY").go().expect("CALLING").expect("AT after_look")
         sweep_lease(lab, "sweeper-2", 12_000, 2)
-        told = child.go().outcome()
+        reply = child.go().outcome()
     lost = {"outcome": "refused", "reason": "lease-lost", "counts": [1, 0, 0, 1, 0, 1]}
-    lab.note("sweeper-1", "sweep", 2_000, _told(told), expect=lost)
+    lab.note("sweeper-1", "sweep", 2_000, _outcome(reply), expect=lost)
     look(lab, state="claimed", history=["open"])
     return lab.run
 
 
-def _told(told: dict) -> Outcome:
-    return Outcome(told["word"], told["reason"], tuple(told["fields"]), answer=told["answer"])
+def _outcome(reply: dict) -> Outcome:
+    return Outcome(reply["word"], reply["reason"], tuple(reply["fields"]), answer=reply["answer"])
 
 
 def claims_out_of_place() -> Run:

@@ -97,8 +97,8 @@ def _over(disk: Disk, setting: Setting) -> Iterator[None]:
         db.close = closed
         return db
 
-    told = {"Error": real.Error, "sqlite_version_info": real.sqlite_version_info}
-    database_file.sqlite3 = SimpleNamespace(connect=connect, **told)
+    real_names = {"Error": real.Error, "sqlite_version_info": real.sqlite_version_info}
+    database_file.sqlite3 = SimpleNamespace(connect=connect, **real_names)
     try:
         yield
     finally:

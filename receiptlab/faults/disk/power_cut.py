@@ -192,7 +192,7 @@ def _last(events: list[Event]) -> str:
 
 
 def _digest(files: dict[str, bytes]) -> bytes:
-    told = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for name, content in files.items():
-        told.update(f"{name} {len(content)} ".encode() + content)
-    return told.digest()
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    return digest.digest()

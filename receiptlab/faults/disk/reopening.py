@@ -47,11 +47,11 @@ def lay(files: dict[str, bytes], where: Path) -> Path:
 
 def moment(db: object) -> str:
     """A digest of every table and every row, over any connection."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, sql in db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table' ORDER BY name"):
         rows = sorted(map(repr, db.execute(f"SELECT * FROM {name}").fetchall()))
-        told.update(repr((name, sql, rows)).encode())
-    return told.hexdigest()
+        digest.update(repr((name, sql, rows)).encode())
+    return digest.hexdigest()
 
 
 def look(path: Path, rules: dict[str, str], store: bool = True) -> Found:

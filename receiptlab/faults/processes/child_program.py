@@ -27,14 +27,14 @@ def main() -> None:
     contract.store.failpoint = _at(job)
     _say("CALLING")
     outcome = attempt(getattr(contract, job["call"]), **job["args"])
-    told = {
+    message = {
         "word": outcome.word,
         "reason": outcome.reason,
         "fields": outcome.fields,
         "answer": outcome.facts(),
     }
     contract.store.close()
-    _say(json.dumps(told))
+    _say(json.dumps(message))
 
 
 def _at(job: dict) -> Callable[[str], None]:

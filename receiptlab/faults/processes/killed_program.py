@@ -84,14 +84,14 @@ BUSINESS: dict[str, Callable[..., Answer]] = {
 }
 
 
-def main(contracts: dict = CONTRACTS, tell: Callable[[str], None] | None = None) -> None:
+def main(contracts: dict = CONTRACTS, report: Callable[[str], None] | None = None) -> None:
     """Do the job on the first line of standard input."""
     job = json.loads(sys.stdin.readline())
     contract = contracts[job["contract"]](Store.open(job["path"], job["timeout_ms"]))
     number, business = job["first"], BUSINESS[job["contract"]]
     while job["last"] is None or number <= job["last"]:
-        word, told = business(contract, job["writer"], number, job["life"])
-        (tell or say)(json.dumps([number, word, told]))
+        word, answer = business(contract, job["writer"], number, job["life"])
+        (report or say)(json.dumps([number, word, answer]))
         number += 1
     contract.store.close()
 

@@ -144,10 +144,10 @@ class KilledWriter:
         first = True
         for line in pipe:
             if line.endswith(b"\n"):
-                number, word, told = json.loads(line)
+                number, word, answer = json.loads(line)
                 with self.said:
                     self.again += first and word == "replayed"
-                    self.acknowledged[number], first = told, False
+                    self.acknowledged[number], first = answer, False
                     self.said.notify_all()
         with self.said:
             self.silent = True
@@ -205,14 +205,15 @@ def _one(contract: str, kills: int, seed: int, progress: Callable | None, progra
         finally:
             for writer in writers:
                 writer.close()
-        told = {"contract": contract, "seed": seed, "kills": kills}
-        return told | _reckoned(contract, path, writers) | {"wrong": wrong + _unsound(contract, path)}
+        about = {"contract": contract, "seed": seed, "kills": kills}
+        return about | _reckoned(contract, path, writers) | {"wrong": wrong + _unsound(contract, path)}
 
 
 def _unsound(contract: str, path: Path) -> list[str]:
     """What is wrong with the file now, whether or not others are writing."""
     with Store.open(path, timeout_ms=30_000) as store:
-        found = [f"integrity: {told}" for (told,) in store.read("PRAGMA integrity_check") if told != "ok"]
+        lines = store.read("PRAGMA integrity_check")
+        found = [f"integrity: {line}" for (line,) in lines if line != "ok"]
         [numbers] = store.read(EQUAL[contract])
         same = len({number or 0 for number in numbers}) == 1
         return found + ([] if same else [f"not the same: {', '.join(map(str, numbers))}"])
@@ -222,7 +223,7 @@ def _reckoned(contract: str, path: Path, writers: list[KilledWriter]) -> dict:
     """Compare what was acknowledged with what is in the file. Each writer has an answer to everything it
     began."""
     with Store.open(path, timeout_ms=30_000) as store:
-        kept = [(who, int(number), told) for who, number, told in store.read(KEPT[contract])]
+        kept = [(who, int(number), answer) for who, number, answer in store.read(KEPT[contract])]
     said = {(writer.name, *each) for writer in writers for each in writer.acknowledged.items()}
     times = Counter(row[:2] for row in kept)
     return {
