@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from receiptlab import outcomes
-from receiptlab.show import style
+from receiptlab.show import palette
 from tools import clauses
 from tools.templates import rendered
 
@@ -50,9 +50,9 @@ def legend() -> list[dict[str, str]]:
     return [
         {
             "word": word,
-            "mark": style.MARKS[word],
-            "colour": style.COLOURS[word],
-            "ink": style.ink(word),
+            "mark": palette.MARKS[word],
+            "colour": palette.COLOURS[word],
+            "ink": palette.ink(word),
             "means": told[word],
         }
         for word in outcomes.WORDS
@@ -70,7 +70,7 @@ def handout(rows: list[dict[str, str]], in_site: bool = False) -> str:
         legend=legend(),
         terms=TERMS,
         numbers=clauses.numbers,
-        anomaly=style.ANOMALY,
+        anomaly=palette.ANOMALY,
         clause_page=clauses.PAGE if in_site else "",
     )
 

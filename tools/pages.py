@@ -177,8 +177,8 @@ def _legible(fragment: str) -> str:
     text = BeautifulSoup(fragment, "html.parser")
     for picture in text.find_all("img", src=re.compile(f"^data:{re.escape(SVG)};base64,")):
         svg = base64.b64decode(picture["src"].partition(",")[2]).decode()
-        if width := re.search(r'<svg[^>]*?\swidth="([\d.]+)pt"', svg):
-            style = f"min-width: {float(width[1]) * SMALLEST:.0f}pt"
+        if width := re.search(r'<svg[^>]*?\swidth="([\d.]+)(pt)?"', svg):
+            style = f"min-width: {float(width[1]) * SMALLEST:.0f}{width[2] or 'px'}"
             picture["style"] = "; ".join(filter(None, [picture.get("style"), style]))
     return str(text)
 

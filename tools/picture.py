@@ -12,19 +12,20 @@ from pathlib import Path
 from receiptlab import show
 from receiptlab.experiment.run import Run
 from receiptlab.lesson import case, scenario
-from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY
+from receiptlab.show.palette import ANOMALY_INK, BLACK, INKS, NOTE
+from receiptlab.show.picture import FONT
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "data" / "overview.svg"
-HEAD, GAP = 58, 30  # points above the timelines, and between them
+HEAD, GAP = 58, 30  # pixels above the timelines, and between them
 
 
 def stories() -> tuple[tuple[str, str, str, Run], ...]:
     """For each side: a headline, a description, its colour, and the run."""
     naive, kept = scenario("no-key"), case("O-02-answer-lost")
     return (
-        ("Asked again, done again", "a call without a key", ANOMALY, titled(naive, 0)),
-        ("Asked again, answered again", "a receipt, saved under a key", COLOURS["accepted"], titled(kept, 2)),
+        ("Asked again, done again", "a call without a key", ANOMALY_INK, titled(naive, 0)),
+        ("Asked again, answered again", "a receipt, saved under a key", INKS["accepted"], titled(kept, 2)),
     )
 
 
@@ -44,13 +45,14 @@ def drawn() -> str:
             f'viewBox="0 0 {wide:g} {high:g}">{inside}</svg>',
             f'<rect x="{left + 10:g}" y="14" width="6" height="38" fill="{colour}"/>',
             _text(left + 26, 30, words, f'font-size="15" font-weight="bold" fill="{BLACK}"'),
-            _text(left + 26, 49, about, f'font-size="11" fill="{GREY}"'),
+            _text(left + 26, 49, about, f'font-size="13" fill="{NOTE}"'),
         ]
         left, height = left + wide + GAP, max(height, high + HEAD - 22)
-    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    font = "font-family=\"'DejaVu Sans', Verdana, sans-serif\""
-    width = left - GAP
-    head = f'<svg {names} viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" {font}>'
+    width, space = left - GAP, 'xmlns="http://www.w3.org/2000/svg"'
+    head = (
+        f'<svg {space} viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+        f' font-family="{FONT}">'
+    )
     return (
         "\n".join((head, f'<rect width="{width:g}" height="{height:g}" fill="white"/>', *parts, "</svg>"))
         + "\n"
@@ -62,7 +64,7 @@ def _text(x: float, y: float, words: str, style: str) -> str:
 
 
 def _timeline(run: Run) -> tuple[str, float, float]:
-    """The contents of a timeline's svg element, and its size in points."""
+    """The contents of a timeline's svg element, and its size in pixels."""
     svg = show.timeline(run).svg
     wide, high = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()
     return svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")], float(wide), float(high)

@@ -148,7 +148,7 @@ class Explorer:
             others = [other for other in players if other is not player]
             met = met or any(other.db.in_transaction for other in others)
             held = player.db.in_transaction
-            sql = player.pending
+            sql, values = player.pending, player.values
             player.go()
             interleaving.append(player.letter)
             waits += player.came == WAITS
@@ -157,7 +157,7 @@ class Explorer:
                 for other in others:
                     other.waiting = False
             if watch is not None:
-                watch(player, sql)
+                watch(player, sql, values)
         return "".join(interleaving), waits, met
 
     def _verdict(self, outcomes: Outcomes, counts: tuple[int, ...], rows: tuple, answers: tuple) -> str:
@@ -217,9 +217,13 @@ class _Watch:
             title, name=f"interleaving-{interleaving}", contract=contract.NAME, count_names=contract.COUNTS
         )
 
-    def __call__(self, player: Player, sql: str) -> None:
-        waits, looks = player.came == WAITS, short(sql).split()[0] in ("SELECT", "PRAGMA")
-        word = "failed" if player.came in (WAITS, FAILED) else "read" if looks else "accepted"
+    def __call__(self, player: Player, sql: str, values: tuple | dict) -> None:
+        waits, reads = player.came == WAITS, short(sql).split()[0] in ("SELECT", "PRAGMA")
+        word = "failed" if player.came in (WAITS, FAILED) else "read" if reads else "accepted"
+        facts = player.outcome.facts() if player.outcome is not None else {}
+        if word == "read":  # the same statement in the same transaction reads the same rows again
+            rows = len(player.db.execute(sql, values).fetchall())
+            facts = {"saw": "nothing" if not rows else "1 row" if rows == 1 else f"{rows} rows"} | facts
         reason = f"{short(sql)}: locked" if waits else player.error
         if player.outcome is not None:
             reason = ", ".join(filter(None, (reason, f"{player.caller.call} ends: {_words(player)}")))
@@ -230,7 +234,7 @@ class _Watch:
             word,
             reason=reason,
             args=player.caller.args if player.outcome is not None else {},
-            answer=player.outcome.facts() if player.outcome is not None else {},
+            answer=facts,
             counts=self.observer.counted(),
             leases=tuple(Lease(*lease) for lease in self.observer.leases()),
             changes=self.rows.changes({"": self.observer.store.db}),

@@ -114,7 +114,7 @@ class Player:
     def execute(self, sql: str, values: tuple | dict) -> sqlite3.Cursor:
         """Called by the contract, in its greenlet."""
         while not self.leaving:
-            self.pending = sql
+            self.pending, self.values = sql, values
             self._scheduler.switch()
             if self.leaving:
                 raise self._exit

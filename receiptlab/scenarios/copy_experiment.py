@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from receiptlab.contracts.owner import Owner
 from receiptlab.contracts.receiver import Receiver, Writer
 from receiptlab.contracts.relay import Relay, to_file
 from receiptlab.experiment.experiment import Experiment
-from receiptlab.experiment.run import Lease, Run, Step
+from receiptlab.experiment.run import Step
 from receiptlab.outcomes import Outcome
 from receiptlab.store import Store
 from receiptlab.values import sha256
@@ -145,27 +144,3 @@ class CopyExperiment(Experiment):
         return self.note(
             actor, "send", now, Outcome(word, reason, answer=sent._asdict()), expect=expect, **more
         )
-
-
-def sides(run: Run) -> tuple[Run, Run]:
-    """The run as each of the two owners sees it: its own steps, with its own counts."""
-    return _side(run, "original", slice(0, 3)), _side(run, "copy", slice(3, 6))
-
-
-def _side(run: Run, word: str, counts: slice) -> Run:
-    other = "copy" if word == "original" else "original"
-    mine = [step for step in run.steps if other not in step.actor]
-    steps = [
-        replace(step, number=n, counts=step.counts[counts], anomaly="", leases=_leases(step, word))
-        for n, step in enumerate(mine, 1)
-    ]
-    names = ("results", "receipts", "outbox")
-    return replace(run, title=f"as the {word} sees it", count_names=names, steps=tuple(steps))
-
-
-def _leases(step: Step, word: str) -> tuple[Lease, ...]:
-    """The leases of one side. Before there is a copy, the original's leases are the copy's past too."""
-    copied = {lease for lease in step.leases if lease.on.startswith("copy of ")}
-    if word == "original" or not copied:
-        return tuple(lease for lease in step.leases if lease not in copied)
-    return tuple(replace(lease, on=lease.on.removeprefix("copy of ")) for lease in copied)

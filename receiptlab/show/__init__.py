@@ -1,29 +1,28 @@
-"""Tables and pictures of runs. The only place that loads pandas and matplotlib."""
+"""Tables and pictures of runs. Only what needs pandas or matplotlib loads them."""
 
-from receiptlab.show.backoff_plot import waits
-from receiptlab.show.crash_state_bars import states
-from receiptlab.show.interleaving_bars import interleavings
-from receiptlab.show.matrix import matrix
-from receiptlab.show.prices import prices
-from receiptlab.show.side_by_side import sides
-from receiptlab.show.step_view import Steps, steps
-from receiptlab.show.style import Picture
-from receiptlab.show.tables import Table, plain, summary, table
-from receiptlab.show.timeline import timeline
+from importlib import import_module
 
-__all__ = [
-    "Picture",
-    "Steps",
-    "Table",
-    "interleavings",
-    "matrix",
-    "plain",
-    "prices",
-    "sides",
-    "states",
-    "steps",
-    "summary",
-    "table",
-    "timeline",
-    "waits",
-]
+_WHERE = {
+    "Picture": "picture",
+    "Steps": "step_view",
+    "Table": "tables",
+    "interleavings": "interleaving_bars",
+    "matrix": "guard_matrix",
+    "plain": "tables",
+    "prices": "price_plot",
+    "states": "crash_state_bars",
+    "steps": "step_view",
+    "summary": "tables",
+    "table": "tables",
+    "timeline": "sequence_diagram",
+    "waits": "backoff_plot",
+}
+__all__ = list(_WHERE)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"receiptlab.show has no {name!r}; it has {', '.join(_WHERE)}")
+    value = getattr(import_module(f"receiptlab.show.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value

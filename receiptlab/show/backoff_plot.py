@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from receiptlab.show.style import BLACK, COLOURS, GREY, PALE, Picture, picture, settings
+from receiptlab.show.palette import BLACK, COLOURS, GREY, PALE
+from receiptlab.show.picture import Picture
+from receiptlab.show.style import picture, settings
 
 
 def waits(of_items: Mapping[str, Sequence[int]], longest: Sequence[int]) -> Picture:

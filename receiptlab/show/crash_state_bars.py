@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from matplotlib.figure import Figure
 
-from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY, Picture, picture, settings
+from receiptlab.show.palette import ANOMALY, BLACK, COLOURS, GREY
+from receiptlab.show.picture import Picture
+from receiptlab.show.style import picture, settings
 
 _WORDS = {
     "kept": ("all is well", COLOURS["accepted"]),

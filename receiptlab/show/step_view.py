@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 
 from receiptlab.experiment.run import Change, Run, Step
-from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY, MARKS
+from receiptlab.show.palette import ANOMALY, BLACK, COLOURS, GREY, MARKS
+from receiptlab.show.sequence_diagram import timeline
 from receiptlab.show.tables import plain
-from receiptlab.show.timeline import timeline
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _SIGNS = {"added": "+", "changed": "~", "removed": "−", "more": "…"}
@@ -49,7 +49,7 @@ class Steps:
         if number not in self._pictures:
             drawn = timeline(self.run, until=number)
             data = base64.b64encode(drawn.svg.encode()).decode()
-            words = html.escape(f"{drawn.words}, up to step {number}")
+            words = html.escape(drawn.words)
             self._pictures[number] = (
                 f'<img style="max-width:100%" alt="{words}" src="data:image/svg+xml;base64,{data}">'
             )

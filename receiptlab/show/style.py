@@ -1,9 +1,4 @@
-"""One palette and one set of figure settings for every picture and table.
-
-The colours are those of Okabe and Ito, which most people with a colour vision deficiency can tell
-apart (Color Universal Design, https://jfly.uni-koeln.de/color/). A word or a mark always accompanies a
-colour.
-"""
+"""One set of figure settings for every picture that matplotlib draws."""
 
 from __future__ import annotations
 
@@ -16,38 +11,8 @@ from contextlib import contextmanager
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-BLACK, GREY, PALE = "#222222", "#767676", "#E4E4E4"
-
-COLOURS = {
-    "accepted": "#009E73",
-    "replayed": "#0072B2",
-    "refused": "#E69F00",
-    "failed": "#56B4E9",
-    "unknown": "#CC79A7",
-    "read": "#999999",
-    "invalid": "#F0E442",
-}
-ANOMALY = "#D55E00"
-"""What a counterexample shows: duplicated, lost, overwritten, disclosed."""
-
-MARKS = {
-    "accepted": "✓",
-    "replayed": "↺",
-    "refused": "✕",
-    "failed": "⊘",
-    "unknown": "?",
-    "read": "○",
-    "invalid": "∅",
-}
-SHAPES = {
-    "accepted": "o",
-    "replayed": "D",
-    "refused": "X",
-    "failed": "P",
-    "unknown": "s",
-    "read": "h",
-    "invalid": "v",
-}
+from receiptlab.show.palette import GREY
+from receiptlab.show.picture import Picture
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no advice about its cache folder
 
@@ -62,30 +27,6 @@ _SETTINGS = {
     "axes.spines.right": False,
     "figure.facecolor": "white",
 }
-
-
-def ink(word: str) -> str:
-    """A text colour that is readable on the colour of an outcome."""
-    return "white" if word in ("accepted", "replayed") else BLACK
-
-
-class Picture:
-    """An SVG drawing. Jupyter shows it; `save` writes it to a file."""
-
-    def __init__(self, svg: str, words: str) -> None:
-        self.svg = svg
-        self.words = words
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def __repr__(self) -> str:
-        return self.words
-
-    def save(self, path: str) -> None:
-        """Write the drawing to `path` as SVG. Raises OSError as `open` does."""
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.write(self.svg)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from receiptlab.experiment.run import Run, Step
-from receiptlab.show.style import ANOMALY, COLOURS, GREY, MARKS, ink
+from receiptlab.show.palette import ANOMALY, COLOURS, GREY, MARKS, ink
 
 
 class Table:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from receiptlab.outcomes import WORDS
-from receiptlab.show import style
+from receiptlab.show import palette
 from tools import clauses, handout
 
 ROWS = clauses.read(handout.ROOT / "data" / "contract.csv")
@@ -54,7 +54,7 @@ def test_families_have_a_heading_each():
 def test_the_legend_has_every_outcome_with_its_mark_and_colour_and_every_kind():
     assert [entry["word"] for entry in handout.legend()] == list(WORDS)
     for word in WORDS:
-        mark = f'background: {style.COLOURS[word]}">{style.MARKS[word]}</i> <b>{word}</b>'
+        mark = f'background: {palette.COLOURS[word]}">{palette.MARKS[word]}</i> <b>{word}</b>'
         assert mark in PAGE, word
     assert set(handout.KINDS) == {row["kind"] for row in ROWS}
     for kind in handout.KINDS:

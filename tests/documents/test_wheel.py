@@ -26,7 +26,7 @@ def installed(tmp_path_factory):
 WITHOUT = """
 import sys
 sys.argv[0] = "receiptlab"
-for name in ("rich", "prometheus_client", "pandas", "matplotlib", "jinja2", "apsw", "greenlet"):
+for name in ("rich", "prometheus_client", "pandas", "matplotlib", "jinja2", "apsw", "greenlet", "uvicorn"):
     sys.modules[name] = None
 from receiptlab.__main__ import main
 sys.exit(main())
@@ -53,6 +53,7 @@ def without_extras(installed, *arguments):
         (("about",), "sqlite"),
         (("list",), "13_split_brain_restore"),
         (("play", CASE), "key-reused: actor"),
+        (("play", CASE, "--timeline", "run.svg"), "key-reused: actor"),
     ],
 )
 def test_the_core_needs_no_other_package(installed, arguments, printed):
@@ -65,10 +66,7 @@ def test_the_core_needs_no_other_package(installed, arguments, printed):
     ("arguments", "extra"),
     [
         (("play", CASE, "--interleavings"), "greenlet; install it with: pip install 'receiptlab[hazards]'"),
-        (
-            ("play", CASE, "--timeline", "run.svg"),
-            "matplotlib; install it with: pip install 'receiptlab[show]'",
-        ),
+        (("receiver", "--db", "new.db"), "uvicorn; install it with: pip install 'receiptlab[http]'"),
     ],
 )
 def test_a_missing_extra_is_one_sentence(installed, arguments, extra):

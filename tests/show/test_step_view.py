@@ -112,7 +112,7 @@ def test_the_page_is_a_table_and_a_picture_and_the_same_each_time():
     run = case("O-06-lease-replaced")
     page = show.steps(run).page
     assert page == show.steps(run).page
-    assert page.count("<table") == 1 and page.count('alt="timeline of') == 1
+    assert page.count("<table") == 1 and page.count('alt="another worker has claimed') == 1
     assert "work: 1 changed; receipt: 1 added; outbox: 1 added" in page
 
 

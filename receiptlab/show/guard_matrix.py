@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from receiptlab.show.style import ANOMALY, BLACK, GREY, PALE, Picture, picture, settings
+from receiptlab.show.palette import ANOMALY, BLACK, GREY, PALE
+from receiptlab.show.picture import Picture
+from receiptlab.show.style import picture, settings
 
 _ROW, _COLUMN, _LEFT, _TOP, _RIGHT = 0.2, 0.4, 2.5, 1.5, 1.1  # inches
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from receiptlab.show.style import ANOMALY, BLACK, COLOURS, GREY, PALE, Picture, picture, settings
+from receiptlab.show.palette import ANOMALY, BLACK, COLOURS, GREY, PALE
+from receiptlab.show.picture import Picture
+from receiptlab.show.style import picture, settings
 
 
 def prices(measured: Mapping) -> Picture:
