@@ -66,7 +66,7 @@ def test_a_solution_shows_as_it_opens_what_is_stored(opened, folder: str):
     assert done.evaluate("it => getComputedStyle(it).backgroundColor") == "rgb(26, 127, 55)"
 
 
-@pytest.mark.parametrize("name", ["11_erasure.ipynb", "exercises/01_one_transaction.ipynb"])
+@pytest.mark.parametrize("name", ["12_erasure.ipynb", "exercises/01_one_transaction.ipynb"])
 def test_a_notebook_that_was_only_opened_or_run_stays_as_it_is_when_it_is_saved(opened, name: str):
     page, file = opened(f"notebooks/{name}")
     assert lab_page.save(page, file) is False, "opened"

@@ -50,11 +50,11 @@ EXPLAINED = {
     "reclaim": "10_work_claims",
     "zombie": "10_work_claims",
     "operation key": "10_work_claims",
-    "drained": "12_crash_points",
-    "rollback journal": "12_crash_points",
-    "relay": "13_split_brain_restore",
-    "generation": "13_split_brain_restore",
-    "reconciliation": "13_split_brain_restore",
+    "drained": "13_crash_points",
+    "rollback journal": "13_crash_points",
+    "relay": "14_split_brain_restore",
+    "generation": "14_split_brain_restore",
+    "reconciliation": "14_split_brain_restore",
 }
 
 

@@ -51,7 +51,7 @@ def without_extras(installed, *arguments):
     [
         (("--version",), "receiptlab "),
         (("about",), "sqlite"),
-        (("list",), "13_split_brain_restore"),
+        (("list",), "14_split_brain_restore"),
         (("play", CASE), "key-reused: actor"),
         (("play", CASE, "--timeline", "run.svg"), "key-reused: actor"),
     ],
