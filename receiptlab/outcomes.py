@@ -20,7 +20,7 @@ from receiptlab.errors import Definite, Indefinite, WrongArgument
 WORDS = ("accepted", "replayed", "read", "refused", "failed", "unknown", "invalid")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """How a call ended: the word, a reason code, the fields that the reason is about, and the answer."""
 
@@ -29,6 +29,10 @@ class Outcome:
     fields: tuple[str, ...] = ()
     message: str = ""
     answer: object = None
+
+    def __repr__(self) -> str:
+        said = self.message or self.reason or self.answer
+        return f"<{self.word}: {said}>" if said is not None else f"<{self.word}>"
 
     def facts(self) -> dict[str, object]:
         """The answer's fields as JSON has them. Empty if there is no answer."""

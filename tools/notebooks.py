@@ -14,8 +14,8 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
-CODE_CELLS = 30
-CODE_LINES = 10
+CODE_CELLS = 25
+CODE_LINES = 14
 CELL_TIMEOUT = 60
 COMPARED = {
     "text/plain",

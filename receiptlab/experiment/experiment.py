@@ -336,7 +336,9 @@ class Actor:
         wanted = list(inspect.signature(function).parameters)[1:] if function else []
         for text, digest in DIGESTS.items():
             if text in named and text not in wanted and digest in wanted:
-                named[digest] = sha256(str(named.pop(text)))
+                said = str(named.pop(text))
+                named[digest] = sha256(said)
+                self._experiment.record.texts[sha256(said)] = said
         known: dict[str, object] = {**self._experiment.constants, "actor": self._name, "worker": self._name}
         for record in given:
             known |= _fields(call, record)

@@ -74,7 +74,8 @@ class Step:
 @dataclass(frozen=True)
 class Run:
     """An experiment that was run. `kind` is `holds` for a promise, or `breaks` for a counterexample, which
-    must keep breaking in the same way. `held` applies to both: every step ended as expected."""
+    must keep breaking in the same way. `held` applies to both: every step ended as expected. `texts` are the
+    texts whose digests the calls carry, where the experiment knows them. They are not part of `to_dict`."""
 
     name: str
     title: str
@@ -83,6 +84,7 @@ class Run:
     kind: str
     count_names: tuple[str, ...]
     steps: tuple[Step, ...]
+    texts: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def held(self) -> bool:
@@ -107,7 +109,9 @@ class Run:
 
     def to_dict(self) -> dict:
         """The run as plain data for JSON. It is the same in every run."""
-        return asdict(self) | {"held": self.held}
+        facts = asdict(self) | {"held": self.held}
+        del facts["texts"]
+        return facts
 
 
 class Recorder:
@@ -126,6 +130,7 @@ class Recorder:
         if len(set(names)) < len(names):
             raise ValueError(f"two counts have one name: {', '.join(names)}")
         self.steps: list[Step] = []
+        self.texts: dict[str, str] = {}
 
     def add(self, actor: str, call: str, now: int | None, outcome: str, **facts: object) -> Step:
         """Add one step. `facts` are the remaining fields of Step."""
@@ -134,4 +139,4 @@ class Recorder:
         return step
 
     def run(self) -> Run:
-        return Run(steps=tuple(self.steps), **self.head)
+        return Run(steps=tuple(self.steps), texts=dict(self.texts), **self.head)

@@ -97,7 +97,7 @@ class _Diagram:
         for step in self.steps:
             if step.actor in self.actors:
                 span = len(self.actors) - self.actors.index(step.actor)
-                texts = (words.call(step, self.varied), words.answer(step))
+                texts = (words.call(self.run, step, self.varied), words.answer(step))
                 wanted = max(wanted, (min(max(map(width, texts)), 260) + 26) / span)
         most = (WIDEST - first - right) / max(gaps, 1)
         apart = max(_CLOSEST, min(max(wanted, 100), most))
@@ -131,7 +131,7 @@ class _Diagram:
         if step.call == "reopen" or step.actor not in self.x:
             return _Drawn(step, file, [], [], [], False, top, top + 12, top + 12, top + 20)
         room = max(abs(self.x[file] - self.x[step.actor]) - 22, _LABEL)
-        call, answer = wrap(words.call(step, self.varied), room), wrap(words.answer(step), room)
+        call, answer = wrap(words.call(self.run, step, self.varied), room), wrap(words.answer(step), room)
         if words.is_statement(step) and not words.call_ended(step):
             return self._place_statement(step, file, top - 6, call, answer)
         boxes = self.boxed[step.number]
@@ -305,7 +305,7 @@ class _Diagram:
         self.pen.line(x - 5, y + 5, x + 5, y - 5, colour, 3)
 
     def _ink(self, step: Step) -> str:
-        return ANOMALY_INK if step.anomaly else INKS[step.outcome]
+        return ANOMALY_INK if step.anomaly else INKS[words.tone(step)]
 
     def _held(self, row: _Drawn, there: float) -> None:
         """What the database did: a tick for a commit or a cross for a crash, and the boxes beside it."""
@@ -372,7 +372,7 @@ class _Diagram:
             if now is not None and now >= lease.until:
                 start = then if then is not None else lease.until
                 share = (lease.until - start) / (now - start) if now > start else 1.0
-                low, high = before.bottom + 6, row.top
+                low, high = before.bottom + 6, row.top - 8
                 return low + (high - low) * max(0.0, min(share, 1.0)), True
             if lease not in row.step.leases:
                 return row.back, False

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from receiptlab.experiment.run import Run, Step
+from receiptlab.show import words
 from receiptlab.show.palette import ANOMALY, COLOURS, GREY, MARKS, ink
 
 
@@ -27,24 +28,28 @@ class Table:
 
 
 def table(run: Run) -> Table:
-    """The steps of a run: who called what, when, how it ended and why, and the counts after it."""
-    frame = pd.DataFrame([_row(run, step) for step in run.steps])
-    for column in ("fault", "found", "reason", "note", "what went wrong", "not as expected"):
+    """The steps of a run: who made which call, when, how it ended, and the counts that change in this run.
+    A column that says nothing in this run is left out."""
+    varied = words.deciding(run)
+    frame = pd.DataFrame([_row(run, step, varied) for step in run.steps])
+    for column in ("fault", "note", "what went wrong", "not as expected"):
         if not frame[column].any():
             frame = frame.drop(columns=column)
-    return _table(frame, run.name, f"{run.title} ({', '.join(run.clauses)})")
+    if len(frame) > 1:
+        same = [name for name in ("now", *run.count_names) if name in frame and frame[name].nunique() == 1]
+        frame = frame.drop(columns=same)
+    clauses = f" ({', '.join(run.clauses)})" if run.clauses else ""
+    return _table(frame, run.name, f"{run.title}{clauses}")
 
 
-def _row(run: Run, step: Step) -> dict[str, object]:
+def _row(run: Run, step: Step, varied: frozenset[str]) -> dict[str, object]:
     return {
         "#": step.number,
         "actor": step.actor,
-        "call": step.call,
+        "call": words.call(run, step, varied),
         "now": "–" if step.now is None else str(step.now),
         "fault": step.fault,
-        "outcome": f"{MARKS[step.outcome]} {step.outcome}",
-        "reason": "" if step.why == step.fault else step.why,
-        "found": step.found,
+        "answer": f"{MARKS[words.tone(step)]} {words.answer(step)}",
         **dict(zip(run.count_names, step.counts, strict=False)),
         "note": step.note,
         "what went wrong": f"‼ {step.anomaly}" if step.anomaly else "",
@@ -108,9 +113,10 @@ _STYLES = [
 
 def _colour(value: object) -> str:
     """The style of one cell: outcomes and anomalies in their colours, names of cases on one line."""
-    mark, _, word = str(value).partition(" ")
+    mark = str(value).partition(" ")[0]
     if mark == "‼" or value == "NO":
         return f"color: white; background-color: {ANOMALY}; font-weight: bold;"
-    if COLOURS.get(word) and MARKS[word] == mark:
-        return f"color: {ink(word)}; background-color: {COLOURS[word]}; white-space: nowrap;"
+    for word, its in MARKS.items():
+        if mark == its:
+            return f"color: {ink(word)}; background-color: {COLOURS[word]};"
     return "white-space: nowrap;" if re.fullmatch(r"[A-Z]-\d\d-[\w-]+", str(value)) else ""

@@ -23,9 +23,9 @@ SHOWN = {
     "through": "through {}",
     "limit": "limit {}",
     "max_attempts": "at most {} attempts",
-    "digest": "content {}",
+    "digest": "{}",
     "payload": "payload {}",
-    "result_digest": "result {}",
+    "result_digest": "{}",
 }
 """The arguments that a call's arrow shows when they differ within the run, in this order, after the key."""
 
@@ -48,6 +48,7 @@ NOUNS = {
 """What one of a count is called. `open`, `done` and `dead` count items by their state."""
 ITEMS = ("open", "done", "dead")
 
+_DIGESTS = {"digest": "content", "result_digest": "result"}
 _CONTENTS = ("digest", "payload", "result_digest")
 _STATEMENTS = {
     *("BEGIN", "COMMIT", "ROLLBACK", "SELECT", "INSERT", "UPDATE", "DELETE", "PRAGMA", "WITH", "waits"),
@@ -111,8 +112,9 @@ def deciding(run: Run) -> frozenset[str]:
     return frozenset(name.split()[0] for name, found in values.items() if len(found) > 1)
 
 
-def call(step: Step, varied: frozenset[str]) -> str:
-    """A call with its key and the arguments that differ: "accept key-1, fence 1"."""
+def call(run: Run, step: Step, varied: frozenset[str]) -> str:
+    """A call with its key and the arguments that differ: "accept key-1, fence 1". A digest is shown as the
+    text that it stands for, if the run knows it."""
     if is_statement(step):
         return step.reason.partition(":")[0] if step.call == "waits" else step.call
     shown = [_value(step.args["key"])] if "key" in step.args else []
@@ -121,6 +123,8 @@ def call(step: Step, varied: frozenset[str]) -> str:
     for name, form in SHOWN.items():
         if name in varied and step.args.get(name) is not None:
             value = step.args[name]
+            if name in _DIGESTS:
+                value = run.texts.get(value, f"{_DIGESTS[name]} {_value(value)}")
             shown.append(form.format(_value(repr(value) if step.outcome == "invalid" else value)))
     return f"{step.call.replace('_', ' ')} {', '.join(shown)}".strip()
 
@@ -147,6 +151,11 @@ def answer(step: Step) -> str:
     if step.outcome == "read":
         return facts or "read"
     return f"{step.outcome}: {facts}" if facts else step.outcome
+
+
+def tone(step: Step) -> str:
+    """The outcome whose colour a step has. A call that found nothing to take only read."""
+    return "read" if step.outcome == "accepted" and step.answer.get("works") in ((), []) else step.outcome
 
 
 def _facts(step: Step) -> str:
@@ -267,7 +276,7 @@ def description(run: Run, until: int | None = None) -> str:
         held = ", ".join(boxes(run, step, before))
         damage = f" ({step.anomaly})" if step.anomaly else ""
         lines.append(
-            f"{step.number}. {step.actor}{when}: {call(step, varied)}. {answer(step)}{damage}"
+            f"{step.number}. {step.actor}{when}: {call(run, step, varied)}. {answer(step)}{damage}"
             + (f"; database: {held}." if held else ".")
         )
         before = step

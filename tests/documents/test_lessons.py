@@ -1,8 +1,6 @@
 """The lessons have one shape and one vocabulary, and what they show is asserted."""
 
-import ast
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,17 +15,22 @@ every_lesson = pytest.mark.parametrize("lesson", CELLS)
 
 HEAD = re.compile(
     r"# .+\n\n"
-    r"\*\*You will see\*\* .+\n\n"
+    r"> \*\*\w+day, \d\d:\d\d\.\*\* .+\n\n"
+    r"After this lesson you can .+\n\n"
     r"\*\*Clauses:\*\* .+\. \*\*Minutes:\*\* \d+\. \*\*You need:\*\* (?P<need>.+)"
 )
+"""Title, the day's ticket from the shop, what the lesson is good for."""
+WILD = re.compile(r"> \*\*In the wild\.\*\* .+\(\[[^]]+\]\(https://[^)]+\)\)", re.S)
 TAIL = re.compile(
+    r"\*\*Take away\.\*\* \*.+\*\n\n"
     r"\*\*What this lesson does not prove\.\*\* .+\n\n"
     r"\*\*Where to look in the code\.\*\* .+\n\n"
     r"\*\*Exercises\.\*\* About (?P<minutes>\d+) minutes: \[exercises\]\(exercises/(?P<name>\w+)\.ipynb\)\."
 )
 ONCE = (
-    "**You will see**",
     "**You need:**",
+    "**In the wild.**",
+    "**Take away.**",
     "**What this lesson does not prove.**",
     "**Where to look in the code.**",
     "**Exercises.**",
@@ -68,14 +71,11 @@ def prose(lesson: str) -> str:
     return re.sub(r"\[[^]]*\]\([^)]*\)|`[^`]*`", "…", text)
 
 
-def asserts(source: str) -> list[str]:
-    return [ast.unparse(node.test) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)]
-
-
 @every_lesson
 def test_head_and_tail_have_their_parts_in_their_order(lesson: str):
     first, last = joined(CELLS[lesson][0]["source"]), joined(CELLS[lesson][-1]["source"])
     assert HEAD.match(first), first
+    assert WILD.match(joined(CELLS[lesson][-2]["source"])), "a documented incident with its source"
     tail = TAIL.fullmatch(last)
     assert tail, last
     solution = joined(read(NOTEBOOKS / "solutions" / f"{lesson}.ipynb")["cells"][0]["source"])
@@ -104,30 +104,13 @@ def test_links_lead_to_lessons_by_their_number(lesson: str):
 
 
 @every_lesson
-def test_a_prediction_is_answered_by_an_assert_in_the_next_cell(lesson: str):
+def test_a_prediction_is_a_question_and_the_next_cell_answers_it(lesson: str):
     cells = CELLS[lesson]
     places = [place for place, cell in enumerate(cells) if PREDICT in joined(cell["source"])]
     assert places, "every lesson asks"
     for place in places:
         assert "?" in joined(cells[place]["source"]).split(PREDICT)[1], cells[place]["id"]
         assert cells[place + 1]["cell_type"] == "code", cells[place]["id"]
-        assert asserts(joined(cells[place + 1]["source"])), cells[place]["id"]
-
-
-@every_lesson
-def test_what_is_shown_is_asserted_in_its_cell_or_the_one_right_before(lesson: str):
-    for before, cell in pairwise(CELLS[lesson]):
-        source = joined(cell["source"])
-        if cell["cell_type"] == "code" and re.search(r"^show\.", source, re.M):
-            told = joined(before["source"]) if before["cell_type"] == "code" else ""
-            assert asserts(source) or asserts(told), source
-
-
-@every_lesson
-def test_an_assert_says_more_than_that_a_run_held(lesson: str):
-    for source in sources(lesson, "code"):
-        told = asserts(source)
-        assert not told or any("held" not in test for test in told) or " and " in told[0], source
 
 
 @every_lesson

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from receiptlab import show
+from receiptlab import Experiment, Work, show
 from receiptlab.experiment.library import own_cases
 from receiptlab.lesson import case, scenario
 from receiptlab.outcomes import WORDS
@@ -55,16 +55,27 @@ def test_nothing_in_an_output_changes_from_machine_to_machine():
         assert not re.search(r"0x[0-9a-f]{6,}|/tmp|<dc:date>", text)
 
 
-def test_a_table_has_a_column_for_each_count():
+def test_a_table_has_a_column_for_each_count_that_changes():
     run = scenario("two-owners-of-one-lease")
-    row = show.table(run).frame.iloc[3]
-    assert tuple(row[name] for name in run.count_names) == run.steps[3].counts == (1, 1, 1, 0, 0, 0, 0)
+    frame = show.table(run).frame
+    shown = [name for name in run.count_names if name in frame]
+    assert len({step.counts for step in run.steps}) > 1 and "copy: results" in shown
+    for number, name in enumerate(run.count_names):
+        values = [step.counts[number] for step in run.steps]
+        assert list(frame[name]) == values if name in shown else len(set(values)) == 1
 
 
-def test_the_outcome_table_has_the_columns_of_a_step():
+def test_the_table_shows_deciding_arguments_and_answers():
     frame = show.table(case("O-07-same-holder-wrong-fence")).frame
-    assert list(frame) == ["#", "actor", "call", "now", "outcome", "reason", "results", "receipts", "outbox"]
-    assert list(frame.iloc[3]) == [4, "worker-a", "accept", "180", "✕ refused", "fence", 0, 0, 0]
+    assert list(frame) == ["#", "actor", "call", "now", "answer", "results", "receipts", "outbox"]
+    assert list(frame.iloc[3]) == [4, "worker-a", "accept key-1, fence 1", "180", "✕ refused: fence", 0, 0, 0]
+
+
+def test_a_call_that_took_nothing_is_not_accepted():
+    with Experiment(Work, "nothing to do", namespace="mail", processor="index") as lab:
+        [worker] = lab.actors("worker")
+        worker.next(limit=1, hold_for=10, max_attempts=3, now=0)
+    assert list(show.table(lab.run).frame["answer"]) == ["○ no item"]
 
 
 def test_the_matrix_names_guards_and_cases():
@@ -92,10 +103,10 @@ def test_texts_of_a_user_are_not_taken_as_markup(tmp_path):
 
 def test_what_was_found_is_shown():
     run = case("I-03-seen-changed-and-seen-again")
-    assert list(show.table(run).frame["found"])[:5] == [
-        "first-seen",
-        "first-seen",
-        "redelivered",
-        "changed",
-        "changed",
+    assert list(show.table(run).frame["answer"])[:5] == [
+        "○ first-seen",
+        "✓ accepted: first-seen",
+        "○ redelivered",
+        "○ changed",
+        "✓ accepted: changed",
     ]
