@@ -9,7 +9,7 @@ from tools.notebooks import joined, read
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "notebooks/FACILITATOR.md").read_text(encoding="utf-8")
-LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))  # nobody gives an appendix as a talk
 AGENDAS = {"90 minutes": 90, "Half a day": 240}
 
 

@@ -25,7 +25,8 @@ TAIL = re.compile(
     r"\*\*Take away\.\*\* \*.+\*\n\n"
     r"\*\*What this lesson does not prove\.\*\* .+\n\n"
     r"\*\*Where to look in the code\.\*\* .+\n\n"
-    r"\*\*Exercises\.\*\* About (?P<minutes>\d+) minutes: \[exercises\]\(exercises/(?P<name>\w+)\.ipynb\)\."
+    r"\*\*Exercises\.\*\* "
+    r"(About (?P<minutes>\d+) minutes: \[exercises\]\(exercises/(?P<name>\w+)\.ipynb\)\.|None: .+)"
 )
 ONCE = (
     "**You need:**",
@@ -78,9 +79,11 @@ def test_head_and_tail_have_their_parts_in_their_order(lesson: str):
     assert WILD.match(joined(CELLS[lesson][-2]["source"])), "a documented incident with its source"
     tail = TAIL.fullmatch(last)
     assert tail, last
-    solution = joined(read(NOTEBOOKS / "solutions" / f"{lesson}.ipynb")["cells"][0]["source"])
-    assert tail["name"] == lesson
-    assert f" **Minutes:** {tail['minutes']}. " in solution
+    appendix = lesson.startswith("A")
+    assert tail["name"] == (None if appendix else lesson)
+    if not appendix:
+        solution = joined(read(NOTEBOOKS / "solutions" / f"{lesson}.ipynb")["cells"][0]["source"])
+        assert f" **Minutes:** {tail['minutes']}. " in solution
     text = "\n".join(sources(lesson, "markdown"))
     assert [text.count(part) for part in ONCE] == [1] * len(ONCE)
 
