@@ -11,10 +11,10 @@ PARALLEL = -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 NBVAL = --nbval --nbval-cell-timeout=60 --nbval-current-env
 EVERYTHING = $(PARALLEL) $(NBVAL) tests notebooks
 
-.PHONY: help lab quick test run bench hazards html workshop notebooks lint format clean
+.PHONY: help lab quick test run bench hazards html notebooks lint format clean
 
 help:
-	@echo "make lab        open the lessons in JupyterLab"
+	@echo "make lab        open your own copies of the lessons in JupyterLab"
 	@echo "make quick      run the fast tests of the contracts and cases, and two lessons"
 	@echo "make test       run every test and compare every notebook's stored output"
 	@echo "                T=... selects a file, a folder, file::test, or a notebook"
@@ -22,7 +22,6 @@ help:
 	@echo "make bench      run the benchmarks"
 	@echo "make hazards    run every interleaving, power cut, disk fault and kill (about ten minutes)"
 	@echo "make html       build the lessons as pages in build/site, with indexes and a handout"
-	@echo "make workshop   write the lessons without their answers to workshop/"
 	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make lint       check the style, and the types of the small part"
 	@echo "make format     fix the style"
@@ -74,9 +73,6 @@ hazards: .venv/test
 
 html: .venv/test
 	@$(IN_VENV) -m tools.site
-
-workshop: .venv/lab
-	@$(IN_VENV) -m tools.workshop
 
 notebooks: .venv/test
 	@$(IN_VENV) tools/notebooks.py execute

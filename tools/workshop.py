@@ -1,59 +1,64 @@
-"""The lessons without their answers, for thinking first: python -m tools.workshop
+"""Learners' copies of the lessons, exercises and solutions, in the folder `workshop`.
 
-Creates the folder `workshop`: the lessons without outputs and with the cell under each question folded,
-because its asserts are the answer; the blank exercises; and the solutions. It may contain somebody's work,
-so it is never overwritten.
+A copy has no outputs, and the sentence that answers a question is folded. `make lab` writes the copies that
+don't exist yet and never overwrites one. To start a lesson again, delete its copy.
 """
 
+import ast
 import copy
-import shutil
-import sys
+import os
 from pathlib import Path
 
 from tools import exercises, notebooks
 
-ROOM = notebooks.ROOT / "workshop"
 QUESTION = "**Predict before you run:**"
 
 
-def cleared(nb: dict) -> dict:
-    """A copy without outputs, in which the code under a question is folded until somebody opens it."""
+def learners_copy(nb: dict, name: str) -> dict:
+    """The lesson without outputs. Under a question, the assert has a folded cell of its own."""
     nb = copy.deepcopy(notebooks.normalised(nb))
-    asked = False
+    cells, asked = [], False
     for cell in nb["cells"]:
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
-            if asked:
-                cell["metadata"]["jupyter"] = {"source_hidden": True}
+        cells += _folded(cell) if asked and cell["cell_type"] == "code" else [cell]
         asked = QUESTION in cell["source"]
-    return nb
+    cells[0]["source"] += f"\n\nThis is your copy. [The same lesson with its outputs](../notebooks/{name})."
+    return nb | {"cells": cells}
+
+
+def _folded(cell: dict) -> list[dict]:
+    """The cell without its assert, and the assert in a cell that is folded until somebody opens it."""
+    lines = cell["source"].splitlines()
+    answer: list[str] = []
+    for node in ast.parse(cell["source"]).body:
+        if isinstance(node, ast.Assert):
+            answer += lines[node.lineno - 1 : node.end_lineno]
+            lines[node.lineno - 1 : node.end_lineno] = []
+            break
+    if not answer:
+        return [cell]
+    rest = "\n".join(lines).replace("\n\n\n", "\n\n")
+    metadata = cell["metadata"] | {"jupyter": {"source_hidden": True}}
+    # JupyterLab shows the first line of a folded cell.
+    source = "\n".join(["# The answer in a sentence", *answer])
+    folded = {"id": f"{cell['id']}-answer", "source": source, "metadata": metadata}
+    return [cell | {"source": rest}, cell | folded]
 
 
 def build(lessons: Path, room: Path) -> list[Path]:
-    """Create the folder, which must not exist yet, all at once. Returns its files, the lessons first."""
-    texts = {path.name: cleared(notebooks.read(path)) for path in sorted(lessons.glob("*.ipynb"))}
+    """Write the copies that don't exist yet. Returns them, the lessons first."""
+    texts = {
+        path.name: learners_copy(notebooks.read(path), path.name) for path in sorted(lessons.glob("*.ipynb"))
+    }
     for path in sorted((lessons / "solutions").glob("*.ipynb")):
         texts[f"exercises/{path.name}"] = exercises.exercise(notebooks.read(path))
         texts[f"solutions/{path.name}"] = notebooks.normalised(notebooks.read(path))
-    half = room.with_name(f"{room.name}.half")
-    shutil.rmtree(half, ignore_errors=True)
-    for name in ("exercises", "solutions"):
-        (half / name).mkdir(parents=True)
-    for name, nb in texts.items():
-        (half / name).write_text(notebooks.to_text(nb), encoding="utf-8", newline="\n")
-    half.rename(room)
-    return [room / name for name in texts]
-
-
-def main() -> int:
-    if ROOM.exists():
-        print(f"{ROOM.name}/ already exists and may contain somebody's work; delete it to create it again")
-        return 1
-    made = build(notebooks.ROOT / "notebooks", ROOM)
-    first = made[0].relative_to(notebooks.ROOT).as_posix()
-    print(f"{len(made)} notebooks; call make lab, and open {first} in the list of files on the left")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    new = [name for name in texts if not (room / name).exists()]
+    for name in new:
+        path = room / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")  # a copy is whole or not there
+        part.write_text(notebooks.to_text(texts[name]), encoding="utf-8", newline="\n")
+        os.replace(part, path)
+    return [room / name for name in new]

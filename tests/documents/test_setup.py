@@ -45,10 +45,11 @@ def test_help_is_the_default_and_names_every_target(tmp_path: Path):
 def test_the_lab_opens_the_first_lesson_with_the_project_as_root(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lab, "has_browser", lambda: False)
     monkeypatch.setattr(lab, "is_root", lambda: True)
-    given = lab.arguments(["--port=9000"])
+    given = lab.arguments(["--port=9000"], 8888)
     assert f"--ServerApp.root_dir={ROOT}" in given
-    assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in given
+    assert "--LabApp.default_url=/lab/tree/workshop/00_start_here.ipynb" in given
     assert given[-3:] == ["--allow-root", "--no-browser", "--port=9000"]
+    assert "--port=8888" not in given and "--port=8888" in lab.arguments([], 8888)
 
 
 def test_the_lab_signs_its_own_notebooks_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -66,9 +67,9 @@ def test_the_lab_signs_its_own_notebooks_and_no_other(tmp_path: Path, monkeypatc
     lab.trust(lab.own_notebooks())
 
     notary = NotebookNotary(data_dir=str(tmp_path / "data"))
-    lessons = len(list(ROOT.glob("notebooks/*.ipynb")))
+    own = len(list((ROOT / "notebooks").rglob("*.ipynb"))) * 2
     signed = [path for path in before if path != broken and notary.check_signature(nbformat.read(path, 4))]
-    assert len(signed) == 6 * lessons and foreign not in signed
+    assert len(signed) == own and foreign not in signed
     assert {path: path.read_bytes() for path in before} == before
     notary.store.close()
 

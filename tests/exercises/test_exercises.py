@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from itertools import pairwise
 from types import FunctionType
 
 import pytest
@@ -13,7 +12,7 @@ from receiptlab.faults.ablation import guard_names
 from tests.exercises.lines import code, lines_of, said
 from tools import exercises, notebooks, workshop
 
-LESSONS = sorted((notebooks.ROOT / "notebooks").glob("*.ipynb"))
+LESSONS = sorted((notebooks.ROOT / "notebooks").glob("[0-9]*.ipynb"))
 SOLUTIONS = sorted(exercises.SOLUTIONS.glob("*.ipynb"))
 CHECKS = [name for name in check.__all__ if name not in ("like", "read", "print_calls")]
 each_solution = pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
@@ -253,32 +252,39 @@ def room(tmp_path_factory):
     return workshop.build(notebooks.ROOT / "notebooks", tmp_path_factory.mktemp("room") / "room")
 
 
-def test_the_workshop_has_everything_and_no_answer(room):
-    assert len(room) == 3 * len(LESSONS)
+def test_the_copies_have_everything_and_no_output(room):
+    lessons = list((notebooks.ROOT / "notebooks").glob("*.ipynb"))
+    assert len(room) == len(lessons) + 2 * len(LESSONS)
     for path in room:
         if path.parent.name != "solutions":
             cells = [cell for cell in notebooks.read(path)["cells"] if cell["cell_type"] == "code"]
             assert cells and not any(cell["outputs"] or cell["execution_count"] for cell in cells), path.name
 
 
-def test_the_code_under_a_question_is_folded_and_no_other(room):
-    for path in room[: len(LESSONS)]:
-        cells, folded = notebooks.read(path)["cells"], 0
-        for before, cell in pairwise(cells):
-            hidden = cell["metadata"].get("jupyter", {}).get("source_hidden", False)
-            assert hidden is (workshop.QUESTION in notebooks.joined(before["source"])), (
-                path.name,
-                cell["id"],
-            )
-            folded += hidden
-            first = notebooks.joined(cell["source"]).partition("\n")[0]  # JupyterLab shows it all the same
-            assert not (hidden and "assert" in first), (path.name, cell["id"])
-        assert folded, path.name
+def test_the_answer_to_a_question_is_folded_and_nothing_else(room):
+    folded = 0
+    for path in room:
+        if path.parent.name == "room":
+            cells = notebooks.read(path)["cells"]
+            assert f"](../notebooks/{path.name})" in notebooks.joined(cells[0]["source"])
+            for question, calls, answer in zip(cells, cells[1:], cells[2:], strict=False):
+                if workshop.QUESTION in notebooks.joined(question["source"]):
+                    assert "\nassert " not in notebooks.joined(calls["source"]), (path.name, calls["id"])
+                hidden = answer["metadata"].get("jupyter", {}).get("source_hidden", False)
+                assert hidden is answer["id"].endswith("-answer"), (path.name, answer["id"])
+                if hidden:
+                    first, second, *_ = notebooks.joined(answer["source"]).splitlines()
+                    assert "assert" not in first and second.startswith("assert"), (
+                        "the first line is always shown"
+                    )
+                folded += hidden
+    assert folded > 10
 
 
-def test_a_workshop_that_is_there_is_kept(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(workshop, "ROOM", tmp_path)
-    (tmp_path / "mine.ipynb").write_text("my work")
-    assert workshop.main() == 1
-    assert "delete it to create it again" in capsys.readouterr().out
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.ipynb"]
+def test_a_copy_with_work_in_it_is_kept_and_a_missing_one_is_written(tmp_path):
+    lessons, room = notebooks.ROOT / "notebooks", tmp_path / "room"
+    made = workshop.build(lessons, room)
+    made[0].write_text("my work")
+    made[1].unlink()
+    assert workshop.build(lessons, room) == [made[1]]
+    assert made[0].read_text() == "my work" and not list(room.rglob("*.part"))
