@@ -22,7 +22,6 @@ COMPARED = {
     "text/html",
     "image/svg+xml",
 }  # what nbval compares
-WIDGET = "application/vnd.jupyter.widget-view+json"
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -88,21 +87,13 @@ def _normal_cell(cell: dict) -> dict:
 def _merged(outputs: list[dict]) -> list[dict]:
     """Join adjacent pieces of one stream: how often it was flushed is random."""
     merged: list[dict] = []
-    for output in map(_without_widget, outputs):
+    for output in outputs:
         last = merged[-1] if merged else {}
         if output["output_type"] == "stream" == last.get("output_type") and output["name"] == last["name"]:
             merged[-1] = last | {"text": joined(last["text"]) + joined(output["text"])}
         else:
             merged.append(output)
     return merged
-
-
-def _without_widget(output: dict) -> dict:
-    """Drop a widget, which needs a live kernel, and keep its replacement for readers without one."""
-    data = output.get("data", {})
-    if WIDGET not in data or len(data.keys() - {WIDGET, "text/plain"}) == 0:
-        return output
-    return output | {"data": {mime: value for mime, value in data.items() if mime != WIDGET}}
 
 
 def _name_cells(cells: list[dict]) -> None:

@@ -16,7 +16,7 @@ from receiptlab.show.picture import LINE, Pen, Picture, width, wrap
 MAX_EVENTS, MAX_ACTORS = 200, 12
 WIDEST = 760
 """The widest picture, in pixels: what a notebook shows without shrinking it."""
-_LIFELINE, _DATABASE, _LEASE, _LEASE_EDGE, _MARKED = "#9A9A9A", "#6E6E6E", "#CFE6F7", "#5B93B8", "#F1F1F1"
+_LIFELINE, _DATABASE, _LEASE, _LEASE_EDGE = "#9A9A9A", "#6E6E6E", "#CFE6F7", "#5B93B8"
 _TRANSACTION, _LOCK, _LOCK_EDGE = "#ECECEC", "#FBE3B5", "#B88A2C"
 _MARGIN, _GAP, _BOX = 12, 16, 21
 _CLOSEST = 62
@@ -25,9 +25,8 @@ _LABEL = 150
 """A label may be this wide, even where the arrow is shorter."""
 
 
-def timeline(run: Run, until: int | None = None) -> Picture:
-    """Draw the run. With `until`, only the steps up to that number are drawn, in the layout of the whole run,
-    and the last one is highlighted.
+def timeline(run: Run) -> Picture:
+    """Draw the run.
 
     Raises ValueError for more than 200 steps or 12 actors, which would be unreadable.
     """
@@ -36,7 +35,7 @@ def timeline(run: Run, until: int | None = None) -> Picture:
         raise ValueError(
             f"a timeline shows at most {MAX_EVENTS} events and {MAX_ACTORS} actors; draw a part of it"
         )
-    return _Diagram(run, until).draw()
+    return _Diagram(run).draw()
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,8 @@ class _Drawn:
 class _Diagram:
     """The layout of one run, and how its parts are drawn."""
 
-    def __init__(self, run: Run, until: int | None) -> None:
-        self.run, self.until, self.pen = run, until, Pen()
+    def __init__(self, run: Run) -> None:
+        self.run, self.pen = run, Pen()
         self.given, self.steps = words.given(run)
         self.files = words.files(run)
         first = {step.actor: None for step in self.steps if step.call != "reopen"}
@@ -167,18 +166,14 @@ class _Diagram:
         for name, x in self.x.items():
             thick, colour = (5, _DATABASE) if name in self.files else (1.2, _LIFELINE)
             self.pen.line(x, self._starts(name), x, self.high - 6, colour, thick)
-        shown = [row for row in self.rows if self.until is None or row.step.number <= self.until]
-        for row in shown:
-            if row.step.number == self.until:
-                self.pen.box(2, row.top - 6, self.wide - 4, row.bottom - row.top + 12, _MARKED)
-                for name, x in self.x.items():
-                    thick, colour = (5, _DATABASE) if name in self.files else (1.2, _LIFELINE)
-                    self.pen.line(x, row.top - 6, x, row.bottom + 6, colour, thick)
-        self._leases(shown)
-        self._transactions(shown)
-        for row in shown:
+        self._leases()
+        self._transactions()
+        for row in self.rows:
             self._step(row)
-        return self.pen.picture(self.wide, self.high, self.run.title, words.description(self.run, self.until))
+        picture = self.pen.picture(self.wide, self.high, self.run.title, words.description(self.run))
+        picture.rows = {step.number: (self.head_top - LINE, self.line_top) for step in self.given}
+        picture.rows |= {row.step.number: (row.top - 4, row.bottom + 6) for row in self.rows}
+        return picture
 
     def _starts(self, name: str) -> float:
         """A copy's line begins with the backup that made it."""
@@ -247,12 +242,12 @@ class _Diagram:
         else:
             self.pen.arrow(here, there - 4, row.arrow, BLACK)
 
-    def _transactions(self, shown: list[_Drawn]) -> None:
+    def _transactions(self) -> None:
         """A bar along a caller's line from BEGIN to COMMIT, and one on the database's while it has the write
         lock."""
         begun: dict[str, float] = {}
         locked: dict[str, float] = {}
-        for row in shown:
+        for row in self.rows:
             step, (verb, *more) = row.step, row.step.call.split()
             if not words.is_statement(step) or step.outcome == "failed":
                 continue
@@ -263,7 +258,7 @@ class _Diagram:
             if verb in ("COMMIT", "ROLLBACK"):
                 self._bar(step.actor, row, begun, locked)
         for actor in list(begun):
-            self._bar(actor, shown[-1], begun, locked)
+            self._bar(actor, self.rows[-1], begun, locked)
 
     def _bar(self, actor: str, row: _Drawn, begun: dict[str, float], locked: dict[str, float]) -> None:
         here, there = self.x[actor], self.x[row.file]
@@ -336,9 +331,9 @@ class _Diagram:
 
     # Leases.
 
-    def _leases(self, shown: list[_Drawn]) -> None:
+    def _leases(self) -> None:
         begun: dict[Lease, _Drawn] = {}
-        for row in shown:
+        for row in self.rows:
             for lease in row.step.leases:
                 begun.setdefault(lease, row)
         given = {lease for step in self.given for lease in step.leases}
@@ -350,10 +345,10 @@ class _Diagram:
             if any(map(words.is_statement, self.steps)):
                 continue
             slot = slots[holder] = slots.get(holder, -1) + 1
-            self._lease(lease, row, shown, self.x[holder] + 4 * (slot % 2))
+            self._lease(lease, row, self.x[holder] + 4 * (slot % 2))
 
-    def _lease(self, lease: Lease, begin: _Drawn, shown: list[_Drawn], x: float) -> None:
-        end, expired = self._end(lease, begin, shown)
+    def _lease(self, lease: Lease, begin: _Drawn, x: float) -> None:
+        end, expired = self._end(lease, begin)
         self.pen.box(x - 5, begin.back, 10, max(end - begin.back, 4), _LEASE, _LEASE_EDGE, 0)
         if end < self.high - 6:
             self.pen.line(x - 10, end, x + 10, end, BLACK, 2)
@@ -362,10 +357,10 @@ class _Diagram:
                 x + 13, end + 4, f"lease expired {words.short_time(lease.until)}", NOTE, size=12, halo=True
             )
 
-    def _end(self, lease: Lease, begin: _Drawn, shown: list[_Drawn]) -> tuple[float, bool]:
+    def _end(self, lease: Lease, begin: _Drawn) -> tuple[float, bool]:
         """Where a lease ends, and whether it expired there. `now` is the scale between two steps."""
         before = begin
-        for row in shown:
+        for row in self.rows:
             if row.step.number <= begin.step.number:
                 continue
             now, then = row.step.now, before.step.now

@@ -1,64 +1,35 @@
-"""A run step by step: the call, how it ended, the rows that it changed, and the timeline up to there.
+"""A run step by step, beside its sequence diagram: how each call ended, and the rows that it changed.
 
-With a live kernel in Jupyter this is a widget. Everywhere else the run is shown as a table and a picture.
+It is a piece of HTML that needs no kernel. A few lines of script in it let you choose a step with a click or
+the arrow keys. The picture then marks the step and fades what comes later. Where scripts don't run, every
+step is shown.
 """
 
 from __future__ import annotations
 
-import base64
 import html
+import json
 import re
 from collections.abc import Iterator
 
 from receiptlab.experiment.run import Change, Run, Step
-from receiptlab.show.palette import ANOMALY, BLACK, COLOURS, GREY, MARKS
+from receiptlab.show import words
+from receiptlab.show.palette import ANOMALY_INK, INKS
+from receiptlab.show.picture import printable
 from receiptlab.show.sequence_diagram import timeline
-from receiptlab.show.tables import plain
 
-_WIDGET = "application/vnd.jupyter.widget-view+json"
 _SIGNS = {"added": "+", "changed": "~", "removed": "−", "more": "…"}
 
 
 class Steps:
-    """A run to walk through. Jupyter shows it as a widget; without a kernel, as a table and a picture.
-
-    `page` is that table and picture as HTML.
-    """
+    """A run to walk through. Jupyter shows `page`, which is HTML."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._pictures: dict[int, str] = {}
-        self.picture(len(run.steps))
+        self.page = _page(run)
 
-    @property
-    def page(self) -> str:
-        rows = [_row(step) for step in self.run.steps]
-        table = plain(rows, f"steps-{self.run.name}", f"{self.run.title} ({', '.join(self.run.clauses)})")
-        return table.html + self.picture(len(self.run.steps))
-
-    def call(self, number: int) -> str:
-        """One step as HTML, counted from 1: who called what, with which arguments, and how it ended."""
-        return _call(self.run.steps[number - 1])
-
-    def rows(self, number: int) -> str:
-        """The rows that a step changed, as HTML."""
-        return _changes(self.run.steps[number - 1])
-
-    def picture(self, number: int) -> str:
-        """The timeline up to this step as HTML, with the layout of the whole run, so that nothing moves."""
-        if number not in self._pictures:
-            drawn = timeline(self.run, until=number)
-            data = base64.b64encode(drawn.svg.encode()).decode()
-            words = html.escape(drawn.words)
-            self._pictures[number] = (
-                f'<img style="max-width:100%" alt="{words}" src="data:image/svg+xml;base64,{data}">'
-            )
-        return self._pictures[number]
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict:
-        bundle = {"text/plain": repr(self), "text/html": self.page}
-        widget = _widget(self)
-        return bundle if widget is None else bundle | {_WIDGET: widget}
+    def _repr_html_(self) -> str:
+        return self.page
 
     def __repr__(self) -> str:
         return "\n".join(_plain(step) for step in self.run.steps)
@@ -71,41 +42,14 @@ def steps(run: Run) -> Steps:
     return Steps(run)
 
 
-def _widget(shown: Steps) -> dict | None:
-    """The widget's part of the MIME bundle, when there is a live kernel and ipywidgets."""
-    try:
-        from IPython import get_ipython
-
-        if getattr(get_ipython(), "kernel", None) is None:
-            return None
-        from receiptlab.show.step_widget import walk
-    except ImportError:
-        return None
-    return walk(shown)._repr_mimebundle_()[_WIDGET]
-
-
-# One step in words
-
-
-def _row(step: Step) -> dict[str, object]:
-    return {
-        "#": step.number,
-        "actor": step.actor,
-        "call": step.call,
-        "outcome": f"{MARKS[step.outcome]} {step.outcome}",
-        "why": step.why or step.found,
-        "rows that changed": "; ".join(_in_words(step)),
-    }
-
-
 def _plain(step: Step) -> str:
-    told = "; ".join(_in_words(step)) or "no row changed"
+    changed = "; ".join(_in_words(step)) or "no row changed"
     why = f" ({step.why})" if step.why else ""
-    return f"{step.number} {step.actor} {step.call}: {step.outcome}{why}; {told}"
+    return f"{step.number} {step.actor} {step.call}: {step.outcome}{why}; {changed}"
 
 
 def _in_words(step: Step) -> Iterator[str]:
-    """The number of changed rows per table: work ~ 1, outbox + 2."""
+    """The number of changed rows per table: work: 1 changed, outbox: 2 added."""
     counted: dict[str, dict[str, int]] = {}
     for change in step.changes or ():
         if change.what == "more":
@@ -117,53 +61,97 @@ def _in_words(step: Step) -> Iterator[str]:
         yield f"{table}: " + ", ".join(f"{n} {what}" if n else what for what, n in kinds.items())
 
 
-# One step as HTML
+# The HTML. The list takes the arrow keys, which JupyterLab would use to move between cells.
+
+_STYLE = """<style>
+.receiptlab-steps { display: flex; flex-wrap: wrap; gap: 12px; font-size: 13px; line-height: 1.4; }
+.receiptlab-steps > div { flex: 1 1 400px; min-width: 0; max-height: 640px; overflow: auto; }
+.receiptlab-steps ol { margin: 0; padding: 0; list-style: none; }
+.receiptlab-steps li { padding: 4px 8px; border-left: 4px solid transparent; overflow-wrap: anywhere; }
+.receiptlab-steps [role=option] { cursor: pointer; }
+.receiptlab-steps li[aria-selected=true] { border-left-color: #0072B2; background: rgba(0, 114, 178, 0.12); }
+.receiptlab-steps li > div { padding-left: 1.4em; }
+.receiptlab-steps li[aria-selected=false] > div { display: none; }
+.receiptlab-steps b.ended { background: white; padding: 0 4px; }
+</style>"""
+
+_SCRIPT = """<script>
+(() => {
+  const box = document.currentScript.previousElementSibling, list = box.querySelector("ol");
+  const items = [...list.children], rows = JSON.parse(box.dataset.rows), last = items.length - 1;
+  const [shade, cover] = box.querySelectorAll("svg .shade, svg .cover");
+  const choose = (at) => {
+    at = Math.max(0, Math.min(at, last));
+    const [top, bottom] = rows[at];
+    items.forEach((item, n) => item.setAttribute("aria-selected", n === at));
+    list.setAttribute("aria-activedescendant", items[at].id);
+    shade.setAttribute("y", top); shade.setAttribute("height", Math.max(bottom - top, 0));
+    cover.setAttribute("y", bottom);
+    items[at].scrollIntoView({ block: "nearest" });
+    const frame = box.lastElementChild, scale = frame.scrollHeight / rows.at(-1)[1];
+    frame.scrollTop = Math.max(0, bottom * scale - frame.clientHeight + 60);
+  };
+  const at = () => items.findIndex((item) => item.getAttribute("aria-selected") === "true");
+  const moves = { ArrowUp: () => at() - 1, ArrowDown: () => at() + 1, Home: () => 0, End: () => last };
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "steps");
+  list.tabIndex = 0;
+  items.forEach((item, n) => {
+    item.setAttribute("role", "option");
+    item.addEventListener("click", () => { list.focus(); choose(n); });
+  });
+  list.addEventListener("keydown", (event) => {
+    if (moves[event.key]) { event.preventDefault(); event.stopPropagation(); choose(moves[event.key]()); }
+  });
+  choose(0);
+})();
+</script>"""
 
 
-def _call(step: Step) -> str:
-    ink = "white" if step.outcome in ("accepted", "replayed") else BLACK
-    outcome = (
-        f'<span style="background:{COLOURS[step.outcome]};color:{ink};padding:1px 8px">'
-        f"{MARKS[step.outcome]} {step.outcome}</span>"
-    )
-    anomaly = (
-        f'<b style="background:{ANOMALY};color:white;padding:1px 8px">‼ {_text(step.anomaly)}</b>'
-        if step.anomaly
-        else ""
-    )
-    told = "".join(f"<div>{_text(word)}</div>" for word in (step.note, *step.wrong) if word)
-    arguments = ", ".join(f"{_text(name)} {_value(value)}" for name, value in step.args.items())
-    fault = f" <i>{_text(step.fault)}</i>" if step.fault else ""
-    why = step.why if step.why != step.fault else ""
+def _page(run: Run) -> str:
+    drawn = timeline(run)
+    varied = words.deciding(run)
+    # The script sets the places of two boxes: one behind the chosen step, one over the steps after it.
+    boxes = '<rect class="shade" width="100%" height="0" fill="#0072B2" fill-opacity="0.12"/>'
+    boxes += '<rect class="cover" width="100%" height="100%" y="100%" fill="white" fill-opacity="0.8"/>'
+    picture = drawn.svg.replace("</svg>", f"{boxes}</svg>")
+    name = re.sub(r"\W", "-", run.name)
+    items = "".join(_item(run, step, varied, f"step-{name}-{step.number}") for step in run.steps)
+    rows = html.escape(json.dumps([drawn.rows[step.number] for step in run.steps]))
     return (
-        f"<div><b>{_text(step.actor)}</b> calls <b>{_text(step.call)}</b>{fault} {outcome} "
-        f"{_text(why or step.found)} {anomaly}</div>{told}"
-        f'<div style="color:{GREY};overflow-wrap:anywhere">{arguments}</div>'
+        f'{_STYLE}\n<div class="receiptlab-steps" data-rows="{rows}">\n'
+        f'<div><ol data-lm-suppress-shortcuts="true">{items}</ol></div>\n'
+        f"<div>{picture}</div>\n</div>{_SCRIPT}"
+    )
+
+
+def _item(run: Run, step: Step, varied: frozenset[str], name: str) -> str:
+    call = _text(words.call(run, step, varied))
+    ink = ANOMALY_INK if step.anomaly else INKS[words.tone(step)]
+    ended = f'<b class="ended" style="color:{ink}">{_text(words.answer(step))}</b>'
+    damage = (
+        f' <b class="ended" style="color:{ANOMALY_INK}">‼ {_text(step.anomaly)}</b>' if step.anomaly else ""
+    )
+    more = "".join(f"<div>{_text(word)}</div>" for word in (step.note, *step.wrong) if word)
+    return (
+        f'<li id="{name}">{step.number}. {_text(step.actor)}: {call} → {ended}'
+        f"{more}<div>{_changes(step)}</div></li>\n"
     )
 
 
 def _changes(step: Step) -> str:
     if step.changes is None:
-        return "<p>The rows were not compared here.</p>"
-    if not step.changes:
-        return "<p>No row changed.</p>"
-    rows = "".join(_changed(change) for change in step.changes)
-    heads = "".join(f'<th style="text-align:left">{head}</th>' for head in ("table", "", "row", "columns"))
-    return f'<table style="margin:.5em 0;line-height:1.4"><tr>{heads}</tr>{rows}</table>'
+        return "The rows were not compared here."
+    return "<br>".join(_changed(change) for change in step.changes) or "No row changed."
 
 
 def _changed(change: Change) -> str:
+    if change.what == "more":
+        return f"… {_text(change.table)}: {_text(change.key)}"
     names = {**change.was, **change.row}
     columns = ", ".join(_column(name, change) for name in names)
-    what = "" if change.what == "more" else change.what
     key = re.sub(r"\b([0-9a-f]{8})[0-9a-f]{56}\b", r"\1…", change.key)
-    cells = (_text(change.table), f"{_SIGNS[change.what]} {what}", _text(key), columns)
-    styles = ("white-space:nowrap",) * 2 + ("",) * 2
-    told = (
-        f'<td style="text-align:left;vertical-align:top;{style}">{cell}</td>'
-        for cell, style in zip(cells, styles, strict=True)
-    )
-    return f"<tr>{''.join(told)}</tr>"
+    return f"{_SIGNS[change.what]} <b>{_text(change.table)}</b> ({_text(key)}): {columns}"
 
 
 def _column(name: str, change: Change) -> str:
@@ -181,4 +169,4 @@ def _value(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    return html.escape(str(value))
+    return html.escape(printable(str(value)))

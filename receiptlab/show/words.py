@@ -268,10 +268,10 @@ def committed(step: Step, run: Run) -> bool:
     return bool(step.changes) or step.changes is None
 
 
-def description(run: Run, until: int | None = None) -> str:
+def description(run: Run) -> str:
     """The whole run, step by step, for a reader who can't see the picture."""
     varied, before, lines = deciding(run), None, []
-    for step in run.steps[:until]:
+    for step in run.steps:
         when = f" at {step.now}" if step.now is not None else ""
         held = ", ".join(boxes(run, step, before))
         damage = f" ({step.anomaly})" if step.anomaly else ""

@@ -48,14 +48,13 @@ const good = async (pictures) => {
   return pictures.filter((it, i) => is[i] && seen(it)); };
 """
 
-# What each code cell shows. What is in a step widget is looked at by its walk.
+# What each code cell shows.
 LOOK = f"""async () => {{
   {GOOD}
   const cells = [];
   for (const cell of document.querySelectorAll('.jp-Notebook .jp-CodeCell')) {{
-    const outside = (el) => !el.closest('{STEPS}');
     const outputs = [...cell.querySelectorAll('.jp-OutputArea-output')];
-    const pictures = outputs.flatMap(picturesIn).filter(outside);
+    const pictures = outputs.flatMap(picturesIn);
     const whole = (await good(pictures)).length;
     cells.push({{
       prompt: cell.querySelector('.jp-InputArea-prompt').textContent,
@@ -63,7 +62,7 @@ LOOK = f"""async () => {{
         .map((el) => el.textContent.trim()),
       pictures: whole, broken: pictures.length - whole,
       tables: outputs.flatMap((el) => [...el.querySelectorAll('table')])
-        .filter((el) => seen(el) && outside(el)).length,
+        .filter(seen).length,
     }});
   }}
   return cells;
@@ -76,8 +75,6 @@ COLOUR_OF = """(table) => {
   const parts = getComputedStyle(caption).color.match(/\\d+/g);
   return '#' + parts.map((part) => Number(part).toString(16).padStart(2, '0')).join('');
 }"""
-
-HAS_PICTURE = f"async (el) => {{ {GOOD} return (await good(picturesIn(el))).length > 0; }}"
 
 
 class Reader:
@@ -195,53 +192,40 @@ def _parts(cell: dict, mime: str) -> list[str]:
 
 
 def pictures(cell: dict) -> int:
-    """How many pictures a cell has stored, beside those of a step widget."""
-    if STEPS_CALL in source(cell):
-        return 0
+    """How many pictures a cell has stored."""
     inline = "".join(_parts(cell, "text/html"))
     return len(_parts(cell, "image/")) + len(re.findall(r"<(?:img|svg)\b", inline))
 
 
 def tables(cell: dict) -> int:
-    return 0 if STEPS_CALL in source(cell) else "".join(_parts(cell, "text/html")).count("<table")
+    return "".join(_parts(cell, "text/html")).count("<table")
 
 
 def steps_problems(page, place: int, cell: dict) -> Iterator[str]:
-    """Walk through a cell's step widget, if it calls for one."""
+    """Walk through a cell's run, if it calls for that."""
     expected = int(STEPS_CALL in source(cell))
-    widgets = page.locator(f"{PANEL} .jp-CodeCell").nth(place - 1).locator(STEPS)
-    if not comes(lambda: widgets.count() == expected):
-        yield f"{widgets.count()} step widgets are shown, {expected} are called for"
+    shown = page.locator(f"{PANEL} .jp-CodeCell").nth(place - 1).locator(STEPS)
+    if not comes(lambda: shown.count() == expected):
+        yield f"{shown.count()} runs to walk through are shown, {expected} are called for"
     elif expected:
-        yield from walk(widgets)
+        yield from walk(shown)
 
 
-def walk(widget) -> Iterator[str]:
-    """The place follows the buttons, and a picture of its own is there at each; or what is not so first."""
-    place = widget.locator(f"{STEPS}-place")
-    last = place.inner_text().strip().rpartition(" ")[2]
-    back = str(int(last) - 1) if last.isdecimal() else last
-    way = (("", "1"), ("next step", "2"), ("last step", last), ("previous step", back), ("first step", "1"))
-    pictures: dict[str, str] = {}
-    for button, wanted in way:
-        after = f"after {button or 'the run'} of the step widget"
-        if button:
-            widget.locator(f'button[title="{button}"]').click()
-        said = f"step {wanted} of {last}"
-        if not comes(lambda said=said: place.inner_text().strip() == said):
-            yield f"{place.inner_text().strip()!r}, not {said!r}, is told {after}"
+def walk(steps) -> Iterator[str]:
+    """The keys choose a step, and the picture marks it; or what is not so first."""
+    last = steps.locator("li").count()
+    marked: dict[int, str] = {}
+    for key, wanted in (("Home", 1), ("ArrowDown", 2), ("End", last), ("ArrowUp", last - 1), ("Home", 1)):
+        steps.locator("ol").focus()
+        steps.locator("ol").press(key)
+        chosen = steps.locator("li[aria-selected=true]").all_inner_texts()
+        if [text.partition(".")[0] for text in chosen] != [str(wanted)]:
+            yield f"step {wanted} of {last} is not chosen after {key}"
             return
-        if not comes(lambda: widget.evaluate(HAS_PICTURE)):
-            yield f"no picture is shown {after}"
+        place = steps.locator("svg .shade").get_attribute("y")
+        if marked.setdefault(wanted, place) != place or len(set(marked.values())) < len(marked):
+            yield f"the picture doesn't mark step {wanted} of {last} after {key}"
             return
-        if wanted not in pictures and not comes(lambda: _drawn(widget) not in pictures.values()):
-            yield f"the picture of another step is shown {after}"
-            return
-        pictures[wanted] = _drawn(widget)
-
-
-def _drawn(widget) -> str:
-    return widget.locator("img, svg").first.evaluate("each => each.src || each.outerHTML")
 
 
 def comes(true: Callable[[], bool]) -> bool:

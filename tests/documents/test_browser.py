@@ -84,7 +84,7 @@ def test_a_notebook_that_somebody_has_edited_is_saved(opened):
     assert "# my own words" in file.read_text(encoding="utf-8")
 
 
-def test_there_are_step_widgets_to_be_walked_through():
+def test_there_are_runs_to_be_walked_through():
     cells = [cell for path in LESSONS for cell in lab_page.code_cells(notebooks.read(path))]
     assert any(lab_page.STEPS_CALL in lab_page.source(cell) for cell in cells)
 
@@ -92,29 +92,13 @@ def test_there_are_step_widgets_to_be_walked_through():
 # The same function with notebooks that are broken on purpose. The lab reads them from its own copies.
 
 STEPS = """\
-import ipywidgets as w
+from IPython.display import HTML
 
+from receiptlab import show
+from receiptlab.lesson import case
 
-def steps(moves=True, tag="svg", wide=1):
-    place, picture, at = w.Label(), w.HTML(), [1]
-
-    def go(step):
-        at[0] = min(max(step, 1), 3) if moves else 1
-        place.value, picture.value = f"step {at[0]} of 3", f"<{tag} width='{9 + wide * at[0]}' height='9'></{tag}>"
-
-    def button(title, step):
-        made = w.Button(tooltip=title)
-        made.on_click(lambda _: go(step()))
-        return made
-
-    go(1)
-    back, on = lambda: at[0] - 1, lambda: at[0] + 1
-    titles = ["first step", "previous step", "next step", "last step"]
-    buttons = map(button, titles, [lambda: 1, back, on, lambda: 3])
-    shown = w.VBox([w.HBox([*buttons]), place, picture])
-    shown.add_class("receiptlab-steps")
-    place.add_class("receiptlab-steps-place")
-    return shown"""
+walk = show.steps
+PAGE = walk(case("O-02-answer-lost")).page"""
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'
 PICTURE = shown("image/svg+xml", SVG)
 TABLE = shown("text/html", "<table></table>")
@@ -170,21 +154,25 @@ def test_what_is_broken_in_a_notebook_is_told(found):
     ]
 
 
-def test_a_step_widget_that_is_not_as_it_should_be_is_told(found):
+def test_a_walk_that_is_not_as_it_should_be_is_told(found):
+    stored = shown("text/html", "<svg></svg>")
     calls = [
-        "steps()  # show.steps(a good one)",
-        "steps(moves=False)  # show.steps(run)",
-        "steps(tag='b')  # show.steps(run)",
-        "'none'  # show.steps(run)",
-        "steps()",
-        "steps(wide=0)  # show.steps(a frozen picture)",
+        ("HTML(PAGE)  # show.steps(a good one)", stored),
+        ("HTML(PAGE.replace('keydown', 'never'))  # show.steps(deaf)", stored),
+        (
+            "HTML(PAGE.replace('shade.setAttribute(\"y\"', 'shade.setAttribute(\"z\"'))  # show.steps(frozen)",
+            stored,
+        ),
+        ("'none'  # show.steps(run)",),
+        ("HTML(PAGE)", stored),
     ]
-    assert found("steps", code(STEPS), *(code(call, place) for place, call in enumerate(calls, 2))) == [
-        "cell 3: 'step 1 of 3', not 'step 2 of 3', is told after next step of the step widget",
-        "cell 4: no picture is shown after the run of the step widget",
-        "cell 5: 0 step widgets are shown, 1 are called for",
-        "cell 6: 1 step widgets are shown, 0 are called for",
-        "cell 7: the picture of another step is shown after next step of the step widget",
+    cells = [code(call, place, *outputs) for place, (call, *outputs) in enumerate(calls, 2)]
+    told = [line for line in found("steps", code(STEPS), *cells) if "as it opens" not in line]
+    assert told == [
+        "cell 3: step 2 of 4 is not chosen after ArrowDown",
+        "cell 4: the picture doesn't mark step 2 of 4 after ArrowDown",
+        "cell 5: 0 runs to walk through are shown, 1 are called for",
+        "cell 6: 1 runs to walk through are shown, 0 are called for",
     ]
 
 

@@ -94,8 +94,8 @@ def test_cells_run_out_of_order_are_found():
             "cell 1: the output holds an address: 'at 0x7f31aa60'",
         ),
         (
-            shown("application/vnd.jupyter.widget-view+json", "{}"),
-            "cell 1: application/vnd.jupyter.widget-view+json is never compared; show image/svg+xml, text/html, text/plain",
+            shown("application/vnd.vega.v5+json", "{}"),
+            "cell 1: application/vnd.vega.v5+json is never compared; show image/svg+xml, text/html, text/plain",
         ),
         (
             shown("text/plain", "x") | {"metadata": {"a": 1}},

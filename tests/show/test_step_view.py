@@ -1,5 +1,8 @@
-"""What a step did to the rows, and the walk through a run: as a widget, and without a kernel."""
+"""What a step did to the rows, and the walk through a run: its list and its picture."""
 
+import html
+import json
+import re
 import sqlite3
 from dataclasses import replace
 
@@ -9,7 +12,6 @@ from receiptlab import show
 from receiptlab.experiment.row_diff import SHOWN, Rows
 from receiptlab.experiment.run import Change
 from receiptlab.lesson import case, scenario
-from receiptlab.show.step_widget import walk
 from tests.runs import all_runs
 
 
@@ -108,60 +110,35 @@ def test_every_run_that_counts_tells_its_rows():
 # The walk
 
 
-def test_the_page_is_a_table_and_a_picture_and_the_same_each_time():
+def test_the_page_lists_the_steps_beside_the_picture_and_is_the_same_each_time():
     run = case("O-06-lease-replaced")
     page = show.steps(run).page
     assert page == show.steps(run).page
-    assert page.count("<table") == 1 and page.count('alt="another worker has claimed') == 1
-    assert "work: 1 changed; receipt: 1 added; outbox: 1 added" in page
+    items = re.findall(r"<li id=\"([^\"]+)\">(.*?)</li>", page, re.S)
+    assert len(items) == len({name for name, _ in items}) == len(run.steps)
+    assert "holder <s>worker-a</s> → <b>worker-b</b>" in items[2][1]
+    assert "4. worker-a: accept key-1, fence 1 → " in items[3][1] and "refused: fence" in items[3][1]
+    assert "No row changed." in items[3][1] and "+ <b>receipt</b>" in items[4][1]
+    assert page.count("<svg") == 1 and "<desc>another worker has claimed" in page
 
 
-def test_a_step_tells_call_outcome_and_rows():
-    shown = show.steps(case("O-06-lease-replaced"))
-    assert "<b>worker-b</b> calls <b>claim</b>" in shown.call(3)
-    assert "holder <s>worker-a</s> → <b>worker-b</b>" in shown.rows(3)
-    assert "refused" in shown.call(4) and "fence" in shown.call(4)
-    assert shown.rows(4) == "<p>No row changed.</p>"
-    assert "+ added" in shown.rows(5)
+def test_each_step_has_its_place_in_the_picture():
+    run = case("O-06-lease-replaced")
+    rows = json.loads(html.unescape(re.search(r'data-rows="([^"]+)"', show.steps(run).page)[1]))
+    assert len(rows) == len(run.steps)
+    assert all(top < bottom for top, bottom in rows)
+    assert [top for top, _ in rows] == sorted(top for top, _ in rows)
+    assert rows[-1][1] <= float(re.search(r'height="([\d.]+)"', show.timeline(run).svg)[1])
 
 
 def test_a_run_without_rows_says_so():
-    run = scenario("created-once")
-    assert show.steps(run).rows(1) == "<p>The rows were not compared here.</p>"
+    assert "The rows were not compared here." in show.steps(scenario("created-once")).page
 
 
-def test_each_step_has_its_own_picture():
-    shown = show.steps(case("O-06-lease-replaced"))
-    assert len({shown.picture(number) for number in range(1, 6)}) == 5
-    assert shown.picture(5) in shown.page
-
-
-def test_the_timeline_grows_on_the_same_ground():
+def test_a_run_without_steps_is_refused():
     run = case("O-06-lease-replaced")
-    first, all_of_it = show.timeline(run, until=1).svg, show.timeline(run, until=5).svg
-    assert "refused" not in first and "refused" in all_of_it
-    size = [line for line in first.splitlines() if "viewBox" in line]
-    assert size == [line for line in all_of_it.splitlines() if "viewBox" in line]
-
-
-def test_the_widget_moves_between_its_ends():
-    box = walk(show.steps(case("O-06-lease-replaced")))
-    first, back, forward, last, place, slider = box.children[0].children
-    assert [button.tooltip for button in (first, back, forward, last)] == [
-        "first step",
-        "previous step",
-        "next step",
-        "last step",
-    ]
-    seen = []
-    for button in (back, forward, last, forward, back, first):
-        button.click()
-        seen.append(place.value)
-    assert seen == [f"step {n} of 5" for n in (1, 2, 5, 5, 4, 1)]
-    slider.value = 4
-    assert place.value == "step 4 of 5"
-    assert "fence" in box.children[1].value and "No row changed" in box.children[3].value
-    assert "<img" in box.children[2].value
+    with pytest.raises(ValueError, match="has no steps"):
+        show.steps(replace(run, steps=()))
 
 
 def test_names_from_a_case_are_text_and_not_markup():
@@ -172,4 +149,4 @@ def test_names_from_a_case_are_text_and_not_markup():
         run.steps[0], actor=nasty, anomaly=nasty, note=nasty, args={nasty: nasty}, changes=(change,)
     )
     shown = show.steps(replace(run, steps=(step,)))
-    assert nasty not in shown.page + shown.call(1) + shown.rows(1)
+    assert nasty not in shown.page
