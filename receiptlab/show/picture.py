@@ -16,8 +16,9 @@ _NARROW, _WIDE = frozenset("ijlIt.,:;'|!()[]f -r/"), frozenset("mwMW—…%@✓�
 
 
 class Picture:
-    """An SVG drawing. Jupyter shows it; `save` writes it to a file. `rows` has the top and bottom of each step
-    of a run, by its number."""
+    """An SVG drawing. Jupyter shows it; `save` writes it to a file.
+
+    `rows` has the top and bottom of each step of a run, by its number."""
 
     def __init__(self, svg: str, words: str, rows: dict[int, tuple[float, float]] | None = None) -> None:
         self.svg = svg

@@ -129,9 +129,6 @@ def _item(run: Run, step: Step, varied: frozenset[str], name: str) -> str:
     call = _text(words.call(run, step, varied))
     ink = ANOMALY_INK if step.anomaly else INKS[words.tone(step)]
     ended = f'<b class="ended" style="color:{ink}">{_text(words.answer(step))}</b>'
-    damage = (
-        f' <b class="ended" style="color:{ANOMALY_INK}">‼ {_text(step.anomaly)}</b>' if step.anomaly else ""
-    )
     more = "".join(f"<div>{_text(word)}</div>" for word in (step.note, *step.wrong) if word)
     return (
         f'<li id="{name}">{step.number}. {_text(step.actor)}: {call} → {ended}'
