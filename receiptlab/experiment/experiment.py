@@ -334,14 +334,15 @@ class Actor:
 
     def _arguments(self, call: str, function: Callable | None, given: tuple, named: dict) -> dict:
         wanted = list(inspect.signature(function).parameters)[1:] if function else []
-        for text, digest in DIGESTS.items():
-            if text in named and text not in wanted and digest in wanted:
-                said = str(named.pop(text))
-                named[digest] = sha256(said)
-                self._experiment.record.texts[sha256(said)] = said
         known: dict[str, object] = {**self._experiment.constants, "actor": self._name, "worker": self._name}
         for record in given:
             known |= _fields(call, record)
+        for text, digest in DIGESTS.items():
+            for words in (known, named):
+                if text in words and text not in wanted and digest in wanted:
+                    said = str(words.pop(text))
+                    words[digest] = sha256(said)
+                    self._experiment.record.texts[sha256(said)] = said
         for name in ("actor", "worker"):  # an earlier claim may be somebody else's
             known[name] = self._name
         unknown = [name for name in named if name not in wanted]
