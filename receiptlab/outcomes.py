@@ -58,6 +58,8 @@ def attempt(call: Callable[..., object], /, *args: object, **kwargs: object) -> 
         return Outcome(error.outcome, error.reason, getattr(error, "fields", ()), str(error))
     except WrongArgument as error:
         return Outcome("invalid", error.argument, (), str(error))
+    if isinstance(answer, dict):
+        return Outcome(answer.get("outcome", "accepted"), answer=answer)
     return Outcome(getattr(answer, "outcome", "accepted"), answer=answer)
 
 
