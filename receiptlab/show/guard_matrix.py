@@ -4,66 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
+from receiptlab.show.palette import ANOMALY, BLACK, NOTE, PALE
+from receiptlab.show.picture import Pen, Picture, width
 
-from receiptlab.show.palette import ANOMALY, BLACK, GREY, PALE
-from receiptlab.show.picture import Picture
-from receiptlab.show.style import picture, settings
-
-_ROW, _COLUMN, _LEFT, _TOP, _RIGHT = 0.2, 0.4, 2.5, 1.5, 1.1  # inches
+_ROW, _TOP, _MARGIN, _SQUARES = 15, 34, 12, 470
 
 
 def matrix(
     guards: Sequence[str], cases: Sequence[str], noticed: set[tuple[str, str]], named: set[tuple[str, str]]
 ) -> Picture:
-    """Draw cases down and guards across. A filled square: without the guard, the case ends differently.
+    """Draw a row for each guard and a column for each case, sorted by the first guard that it notices. So
+    cases that each notice one guard make a diagonal.
 
-    A crossed square: a case noticed a guard that it doesn't name. A hollow square: a case names a guard and
-    doesn't notice it. A contract with independent guards has neither. Cases that notice nothing are only
-    counted below.
+    A filled square: without the guard, the case ends differently. A cross: a case noticed a guard that it
+    doesn't name. A hollow square: a case names a guard and doesn't notice it. A contract with independent
+    guards has neither of the two. Cases without a mark are left out.
     """
-    rows = [case for case in cases if any(case == name for _, name in noticed | named)]
-    width, height = _LEFT + _COLUMN * len(guards) + _RIGHT, _TOP + _ROW * len(rows) + 0.6
-    with settings():
-        figure = Figure(figsize=(width, height))
-        axes = figure.add_axes(
-            (_LEFT / width, 0.5 / height, _COLUMN * len(guards) / width, _ROW * len(rows) / height)
-        )
-        _grid(axes, guards, rows)
-        for y, case in enumerate(rows):
-            for x, guard in enumerate(guards):
-                _cell(axes, x, y, (guard, case) in noticed, (guard, case) in named)
-        silent = len(cases) - len(rows)
-        figure.text(
-            0.1 / width,
-            0.15 / height,
-            f"■ without this guard the case ends differently.   "
-            f"{silent} further cases notice no missing guard: no guard stops them.",
-            color=GREY,
-        )
-        return picture(figure, f"{len(guards)} guards by {len(rows)} cases, {len(noticed)} noticed")
+    rank = {guard: number for number, guard in enumerate(guards)}
+    marks: dict[str, set[int]] = {}
+    for guard, case in noticed | named:
+        marks.setdefault(case, set()).add(rank[guard])
+    columns = sorted(marks, key=lambda case: (sorted(marks[case]), cases.index(case)))
+    left = _MARGIN + max(map(width, guards), default=0) + 8
+    step = max(4.0, min(14.0, _SQUARES / max(len(columns), 1)))
+    pen = Pen()
+    for y, guard in enumerate(guards):
+        top = _TOP + y * _ROW
+        pen.line(left, top + _ROW, left + step * len(columns), top + _ROW, PALE, 1)
+        pen.text(_MARGIN, top + 12, guard)
+        for x, case in enumerate(columns):
+            _mark(pen, left + x * step, top + 2, step - 1, (guard, case) in noticed, (guard, case) in named)
+        several = sum((guard, case) in noticed for case in columns)
+        pen.text(left + step * len(columns) + 10, top + 12, f"{several}", NOTE)
+    pen.text(_MARGIN, 16, "guard", bold=True)
+    pen.text(left, 16, f"each column is one of {len(columns)} cases", bold=True)
+    pen.text(left, 30, "filled: without this guard the case ends differently", NOTE, size=12)
+    wide, high = left + step * len(columns) + 40, _TOP + _ROW * len(guards) + 8
+    said = "; ".join(f"{guard}: {', '.join(c for c in columns if (guard, c) in noticed)}" for guard in guards)
+    return pen.picture(wide, high, "which case notices which missing guard", f"Noticed by {said}.")
 
 
-def _grid(axes, guards: Sequence[str], rows: Sequence[str]) -> None:
-    axes.set_xlim(-0.5, len(guards) - 0.5)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xticks(range(len(guards)), guards, rotation=55, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(len(rows)), rows, fontsize=8)
-    axes.xaxis.tick_top()
-    axes.tick_params(length=0, colors=BLACK)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    for y, case in enumerate(rows):
-        new_clause = y and case.split("-")[:2] != rows[y - 1].split("-")[:2]
-        axes.axhline(y - 0.5, color=GREY if new_clause else PALE, linewidth=0.6 if new_clause else 0.4)
-    for x in range(len(guards)):
-        axes.axvline(x, color=PALE, linewidth=0.4, zorder=0)
-
-
-def _cell(axes, x: int, y: int, noticed: bool, named: bool) -> None:
+def _mark(pen: Pen, x: float, y: float, size: float, noticed: bool, named: bool) -> None:
     if noticed and named:
-        axes.plot(x, y, marker="s", markersize=9, color=ANOMALY, clip_on=False)
+        pen.box(x, y, size, 11, ANOMALY, round_=0)
     elif noticed:
-        axes.plot(x, y, marker="X", markersize=9, color=BLACK)
+        pen.line(x, y, x + size, y + 11, BLACK, 2)
+        pen.line(x + size, y, x, y + 11, BLACK, 2)
     elif named:
-        axes.plot(x, y, marker="s", markersize=9, markerfacecolor="white", color=ANOMALY)
+        pen.box(x, y, size, 11, "white", ANOMALY, 0)

@@ -78,10 +78,22 @@ def test_a_call_that_took_nothing_is_not_accepted():
     assert list(show.table(lab.run).frame["answer"]) == ["○ no item"]
 
 
-def test_the_matrix_names_guards_and_cases():
-    words = words_in(owner_matrix())
-    assert "accept fence" in words
-    assert "O-07-same-holder-wrong-fence" in words
+def test_the_matrix_is_a_diagonal_of_guards_and_cases():
+    drawn = owner_matrix()
+    assert "accept fence" in words_in(drawn) and "O-07-same-holder-wrong-fence" in drawn.words
+    squares = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)"[^>]+fill="#D55E00"', drawn.svg)
+    first = {}
+    for x, y in squares:
+        first[float(x)] = min(float(y), first.get(float(x), 1e9))
+    tops = [first[x] for x in sorted(first)]
+    assert len(tops) > 60 and tops == sorted(tops), "the first square of each column never goes up"
+    assert float(re.search(r'width="(\d+)"', drawn.svg)[1]) <= 760
+
+
+def test_a_guard_that_is_not_named_or_not_noticed_is_drawn_differently():
+    drawn = show.matrix(["a", "b"], ["one", "two"], {("a", "one"), ("b", "two")}, {("a", "one"), ("a", "two")})
+    assert drawn.svg.count('fill="#D55E00"') == 1 and drawn.svg.count('stroke="#D55E00"') == 1
+    assert drawn.svg.count('stroke-width="2"') == 2, "a cross"
 
 
 def test_a_summary_has_a_row_a_run():
