@@ -152,13 +152,14 @@ class Experiment:
             **facts,
         )
 
-    def die(self, actor: str, call: str, args: dict, failpoint: str, counts: list[int]) -> Step:
-        """Let a process of its own make the call and end at the failpoint; then open the file again."""
+    def die(self, actor: str, call: str, args: dict, failpoint: str, counts: list[int] | None = None) -> Step:
+        """Let a process of its own make the call and end at the failpoint; then open the file again. `counts`
+        are what the file is expected to hold after that."""
         self.sandbox.reopen()
         with Child(self.contract, self.path, call, args, die_at=failpoint) as child:
             code = child.expect("READY").go().expect("CALLING").died()
-        expect = {"outcome": "unknown", "reason": failpoint, "counts": counts}
-        facts = {"fault": failpoint, "expect": expect, "note": f"exit code {code}"}
+        expect = {"outcome": "unknown", "reason": failpoint} | ({"counts": counts} if counts else {})
+        facts = {"fault": failpoint, "expect": expect, "note": f"exit code {code}", "args": args}
         return self.note(actor, call, args["now"], Outcome("unknown", failpoint), **facts)
 
     # Faults. Each strikes the calls that actors make inside the block.

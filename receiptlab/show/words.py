@@ -275,9 +275,9 @@ def description(run: Run) -> str:
         when = f" at {step.now}" if step.now is not None else ""
         held = ", ".join(boxes(run, step, before))
         damage = f" ({step.anomaly})" if step.anomaly else ""
+        ended = ": ".join(filter(None, (call(run, step, varied), answer(step))))
         lines.append(
-            f"{step.number}. {step.actor}{when}: {call(run, step, varied)}. {answer(step)}{damage}"
-            + (f"; database: {held}." if held else ".")
+            f"{step.number}. {step.actor}{when}: {ended}{damage}" + (f"; database: {held}." if held else ".")
         )
         before = step
     return f"{run.title}. " + " ".join(lines)

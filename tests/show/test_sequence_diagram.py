@@ -166,7 +166,7 @@ def test_text_can_be_read_on_white(colour):
 
 def test_a_picture_without_a_screen_is_a_description():
     shown = repr(show.timeline(case("O-02-answer-lost")))
-    assert "3. worker-a at 120: accept key-1. answer lost; database: + result, + receipt, + message." in shown
+    assert "3. worker-a at 120: accept key-1: answer lost; database: + result, + receipt, + message." in shown
 
 
 def test_too_many_steps_or_actors_are_refused():
