@@ -8,6 +8,7 @@ from receiptlab.show.picture import printable
 
 SHOWN = {
     "operation": "operation {}",
+    "tenant": "{}",
     "namespace": "{}",
     "scope": "{}",
     "work": "{}",
@@ -23,6 +24,8 @@ SHOWN = {
     "through": "through {}",
     "limit": "limit {}",
     "max_attempts": "at most {} attempts",
+    "decision": "{}",
+    "changed_as": "as {}",
     "digest": "{}",
     "payload": "payload {}",
     "result_digest": "{}",
