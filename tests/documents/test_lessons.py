@@ -53,7 +53,6 @@ EXPLAINED = {
     "completing batch": "10_work_claims",
     "reclaim": "10_work_claims",
     "zombie": "10_work_claims",
-    "operation key": "10_work_claims",
     "drained": "13_crash_points",
     "rollback journal": "13_crash_points",
     "relay": "14_split_brain_restore",

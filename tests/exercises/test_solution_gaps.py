@@ -66,9 +66,9 @@ LIMITS = [
     ("09", 4, "{5: {'now': 205}}", "step 5: you may change decision and fault, not now"),
     ("09", 4, "{5: {'decision': 'revision', 'fault': 'before_commit'}}", "leave step 5 as it is"),
     ("10", 3, "{5: {'now': 9999}}", f"{TIME}3 is at 10000, and step 5, which comes after it, is at 9999"),
-    ("11", 3, "{1: {'key': 'message-2'}}", "leave step 1 as it is; change step 3"),
-    ("12", 3, "{2: {'hold_for': 1102, 'now': 1}}", TWO),
-    ("13", 2, "{4: {'generation': 1}}", "leave step 4 as it is; change step 3"),
+    ("12", 3, "{1: {'key': 'message-2'}}", "leave step 1 as it is; change step 3"),
+    ("13", 3, "{2: {'hold_for': 1102, 'now': 1}}", TWO),
+    ("14", 2, "{4: {'generation': 1}}", "leave step 4 as it is; change step 3"),
 ]  # fmt: skip
 
 
@@ -88,8 +88,8 @@ REASONS = [
     ("08", 7, "closed"),
     ("09", 6, "head-moved"),
     ("10", 6, "lease-lost"),
-    ("11", 5, "erased"),
-    ("12", 6, "claim-lost"),
+    ("12", 5, "erased"),
+    ("13", 6, "claim-lost"),
 ]
 
 
@@ -196,8 +196,8 @@ WRONG = [
     ("04", 3, FENCE, "; compare values with == or !=, not with `is`"),
     ("08", 6, SAME_BOUNDARY, " with `is`"),
     ("10", 4, EXPIRY, "it must cope with every row, also where a field is None"),
-    ("10", 8, IS_MINE, DONE),
-    ("12", 5, IS_MINE + COMPLETE, DONE),
+    ("10", 7, IS_MINE, DONE),
+    ("13", 5, IS_MINE + COMPLETE, DONE),
     ("07", 5, WITHOUT_NONE, FIRST_EFFECT),
     ("01", 4, OWN_TRANSACTION, OUTSIDE),
     ("01", 4, SWALLOWS, CATCHES),
@@ -208,9 +208,9 @@ WRONG = [
     ("06", 1, "mine = 10", "How many statements has an accept, if two of them have 14 interleavings?"),
     ("10", 2, 'mine = ["fence"]', "this needs 2 values; you gave 1"),
     ("00", 2, 'mine = ("0", "0", "0")', "write it without quotes"),
-    ("10", 7, 'mine = dict.fromkeys(calls, ["not_found"])', "not_found does not fit acquire: it needs `work`, which acquire does not have"),
-    ("11", 6, "return None", "the day: your function returns nothing"),
-    ("11", 6, "return days[0]", "the day: your function returns '2024-01-01', which does not fit"),
+    ("11", 3, 'mine = dict.fromkeys(calls, ["not_found"])', "not_found does not fit acquire: it needs `work`, which acquire does not have"),
+    ("12", 6, "return None", "the day: your function returns nothing"),
+    ("12", 6, "return days[0]", "the day: your function returns '2024-01-01', which does not fit"),
 ]  # fmt: skip
 
 
@@ -231,7 +231,7 @@ RIGHT = [
     ("10", 2, 'mine = "fence expiry"'),
     ("10", 2, 'mine = ("fence", "expiry")'),
     ("10", 3, "mine = {2: {'now': 9999}}"),
-    ("12", 3, "mine = {2: {'now': 101}}"),
+    ("13", 3, "mine = {2: {'now': 101}}"),
 ]  # fmt: skip
 
 
@@ -254,7 +254,7 @@ ENDLESS = [
     ("04", 3, "while True: pass"),
     ("04", 3, "while True:\n    try: call.fence / 0\n    except Exception: pass"),
     ("01", 4, "import threading\nthreading.Event().wait()"),
-    ("12", 4, "while contract.get(work): pass"),
+    ("13", 4, "while contract.get(work): pass"),
 ]
 
 
