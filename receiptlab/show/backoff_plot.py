@@ -16,7 +16,7 @@ def waits(of_items: Mapping[str, Sequence[int]], longest: Sequence[int]) -> Pict
     from half of `longest` to all of it."""
     attempts = range(1, len(longest) + 1)
     with settings():
-        figure = Figure(figsize=(8.2, 3.5))
+        figure = Figure(figsize=(7.9, 3.5))
         axes = figure.add_axes((0.1, 0.15, 0.66, 0.74))
         for attempt, wait in zip(attempts, longest, strict=True):
             axes.bar(attempt, wait - wait // 2, bottom=wait // 2, width=0.62, color=PALE, zorder=1)

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 
 from matplotlib.figure import Figure
 
-from receiptlab.show.palette import ANOMALY, BLACK, COLOURS, GREY
+from receiptlab.show.palette import ANOMALY, BLACK, COLOURS
 from receiptlab.show.picture import Picture
 from receiptlab.show.style import picture, settings
 
 _WORDS = {
-    "kept": ("all is well", COLOURS["accepted"]),
-    "lost": ("acknowledged and lost", COLOURS["refused"]),
-    "damaged": ("file damaged", ANOMALY),
-    "half": ("half done", COLOURS["unknown"]),
-    "back": ("erased and back again", COLOURS["replayed"]),
+    "kept": ("kept everything", COLOURS["accepted"]),
+    "lost": ("lost an acknowledged call", COLOURS["refused"]),
+    "damaged": ("damaged the file", ANOMALY),
+    "half": ("kept half a call", COLOURS["unknown"]),
+    "back": ("brought erased data back", COLOURS["replayed"]),
 }
 
 
@@ -27,8 +27,8 @@ def states(rows: Iterable[Mapping]) -> Picture:
     told = _by_setting(rows)
     names = list(told)
     with settings():
-        figure = Figure(figsize=(9.6, 0.9 + 0.62 * len(names)))
-        height = 1 - 0.78 / (0.9 + 0.62 * len(names))
+        figure = Figure(figsize=(7.9, 0.2 + 0.62 * len(names)))
+        height = 1 - 0.1 / (0.2 + 0.62 * len(names))
         axes = figure.add_axes((0.24, 0.02, 0.73, height))
         for y, name in enumerate(names):
             _bar(axes, y, told[name])
@@ -38,7 +38,6 @@ def states(rows: Iterable[Mapping]) -> Picture:
         axes.set_xticks([])
         axes.tick_params(length=0)
         axes.spines[["left", "bottom"]].set_visible(False)
-        _legend(axes)
         return picture(figure, "; ".join(f"{name}: {_sentence(told[name])}" for name in names))
 
 
@@ -63,20 +62,5 @@ def _bar(axes, y: int, counts: Mapping[str, int]) -> None:
 
 
 def _sentence(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{counts[word]:,} {word}" for word in _WORDS if counts[word])
+    return ", ".join(f"{counts[word]:,} {says}" for word, (says, _) in _WORDS.items() if counts[word])
 
-
-def _legend(axes) -> None:
-    marks = [
-        axes.barh(0, 0, color=colour, label=f"{word}: {says}") for word, (says, colour) in _WORDS.items()
-    ]
-    axes.legend(
-        handles=marks,
-        loc="lower left",
-        bbox_to_anchor=(-0.3, 1.0),
-        ncols=5,
-        frameon=False,
-        labelcolor=GREY,
-        columnspacing=1.1,
-        handlelength=1.0,
-    )

@@ -18,7 +18,7 @@ _COLOURS = {
     "deadlock": COLOURS["refused"],
 }
 _HATCHES = {"serializable": "", "busy": "//", "duplicated": "xx", "wrong": "..", "deadlock": "--"}
-_ROW, _HEAD, _FOOT, _WIDE, _LEFT, _RIGHT = 0.5, 0.5, 0.45, 9.2, 2.9, 1.0  # inches
+_ROW, _HEAD, _FOOT, _WIDE, _LEFT, _RIGHT = 0.5, 0.5, 0.45, 7.9, 2.5, 1.0  # inches
 _NARROW = 0.13
 """Minimum share of a bar for a label inside it."""
 

@@ -18,7 +18,7 @@ def prices(measured: Mapping) -> Picture:
     `measured` is the content of data/prices.json.
     """
     with settings():
-        figure = Figure(figsize=(10.5, 3.6))
+        figure = Figure(figsize=(7.9, 3.6))
         _sizes(figure.add_axes((0.13, 0.17, 0.28, 0.66)), measured["bytes"])
         _closing(figure.add_axes((0.55, 0.17, 0.42, 0.66)), measured["closing"])
         return picture(figure, "bytes that each policy keeps, and milliseconds that closing takes")

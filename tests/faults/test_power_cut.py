@@ -438,5 +438,5 @@ def test_a_tool_that_loses_something_finds_losses(monkeypatch, broken):
 def test_the_picture_says_every_number():
     rows = cut(NORMAL, "receiver")
     picture = show.states(rows)
-    assert f"{rows[0]['kept']:,} kept, {rows[0]['lost']:,} lost" in picture.words
+    assert f"{rows[0]['kept']:,} kept everything, {rows[0]['lost']:,} lost" in picture.words
     assert picture.words.split(": ", 1)[1] in picture.svg
