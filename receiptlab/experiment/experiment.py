@@ -120,12 +120,14 @@ class Experiment:
         fault: str = "",
         expect: dict | None = None,
         anomaly: str = "",
+        file: str = "",
         **kwargs: object,
     ) -> Step:
-        """Call any function and record how it ended. `fault` strikes on the store `on`, or `self.store`."""
+        """Call any function and record how it ended. `fault` strikes on the store `on`, or `self.store`.
+        `file` names the file that the call goes to, where there are several."""
         with injected(on or self.store, fault) if fault else contextlib.nullcontext():
             outcome = attempt(function, *args, **kwargs)
-        return self.note(actor, call, now, outcome, fault=fault, expect=expect, anomaly=anomaly)
+        return self.note(actor, call, now, outcome, fault=fault, expect=expect, anomaly=anomaly, file=file)
 
     def note(
         self, actor: str, call: str, now: int | None, outcome: Outcome, *, rows: bool = True, **facts: object

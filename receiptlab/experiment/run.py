@@ -39,7 +39,8 @@ class Step:
     order of `Run.count_names`. `fault` names the fault that struck the call on purpose. `expect` is what the
     case expects, and `wrong` lists where the step differs from that. `anomaly` is the damage that a
     counterexample shows here, in a word: duplicated, lost, overwritten, disclosed. `changes` are the rows
-    that changed since the previous step, or None when they were not compared.
+    that changed since the previous step, or None when they were not compared. `file` names the database file
+    that the call went to, in an experiment with several; it is not part of `Run.to_dict`.
     """
 
     number: int
@@ -59,6 +60,7 @@ class Step:
     changes: tuple[Change, ...] | None = None
     expect: dict | None = None
     wrong: tuple[str, ...] = ()
+    file: str = ""
 
     @property
     def found(self) -> str:
@@ -111,6 +113,8 @@ class Run:
         """The run as plain data for JSON. It is the same in every run."""
         facts = asdict(self) | {"held": self.held}
         del facts["texts"]
+        for step in facts["steps"]:
+            del step["file"]
         return facts
 
 

@@ -41,9 +41,17 @@ def backup(store: Store, path: Path) -> None:
 
 
 class CopyExperiment(Experiment):
-    """Records the steps of a scenario on the three files. The copy exists after `take_backup`."""
+    """Records calls on the three files. The copy exists after `take_backup`.
 
-    def __init__(self, name: str, title: str, clauses: str, kind: str = "holds") -> None:
+    lab = CopyExperiment("a backup is restored beside its original")
+    lab.prepared()
+    lab.take_backup(now=100)
+    lab.accept(lab.original, "worker of the original", "key-1", now=200)
+    lab.accept(lab.copy, "worker of the copy", "key-2", now=200, anomaly="duplicated")
+    lab.timeline()
+    """
+
+    def __init__(self, title: str, name: str = "", clauses: str = "", kind: str = "holds") -> None:
         super().__init__(Relay, title, name=name, clauses=clauses, kind=kind, counts=COUNTS)
         self.original = self.owner_file(self.path)
         self.copy: OwnerFile | None = None
@@ -73,6 +81,17 @@ class CopyExperiment(Experiment):
         copy = {"copy": self.copy.store.db} if self.copy else {}
         return super().files() | copy | {"receiver": self.receiver.store.db}
 
+    def step(self, actor: str, call: str, now: int | None, function: Callable, /, *args, **more) -> Step:
+        """As in `Experiment`. A contract's own method goes to the file of its contract."""
+        more.setdefault("file", self._file_of(getattr(function, "__self__", None)))
+        return super().step(actor, call, now, function, *args, **more)
+
+    def _file_of(self, contract: object) -> str:
+        store = getattr(contract, "store", None)
+        if store is None or store.path == self.path:
+            return "original"
+        return "copy" if self.copy and store.path == self.copy.store.path else "receiver"
+
     def identity(self, party: OwnerFile, instance: str, now: int, actor: str = "operator") -> Step:
         """The receiver gives this file a writer identity, and the file writes under it from now on."""
 
@@ -81,7 +100,7 @@ class CopyExperiment(Experiment):
             party.relay.write_as(writer)
             return writer
 
-        return self.step(actor, "register", now, ask, expect={"outcome": "accepted"})
+        return self.step(actor, "register", now, ask, expect={"outcome": "accepted"}, file="receiver")
 
     def prepared(self, *works: str) -> None:
         """The original has its identity, and worker-a holds leases on the work."""
@@ -105,7 +124,7 @@ class CopyExperiment(Experiment):
         self.step("operator", "backup", now, copy, expect={"outcome": "accepted"})
 
     def accept(
-        self, party: OwnerFile, who: str, key: str, now: int, expect: dict | None, **other: object
+        self, party: OwnerFile, who: str, key: str, now: int, expect: dict | None = None, **other: object
     ) -> Step:
         """A worker sends its result for a claim from before the backup."""
         call = {"scope": SHOP, "work": "order-17", "actor": "worker-a", "key": key, "revision": 1, "epoch": 1}
@@ -120,7 +139,7 @@ class CopyExperiment(Experiment):
         party: OwnerFile,
         actor: str,
         now: int,
-        answer: dict | None,
+        answer: dict | None = None,
         receive: Callable | None = None,
         **more: object,
     ) -> Step:
@@ -142,5 +161,11 @@ class CopyExperiment(Experiment):
         if "counts" in more:
             expect["counts"] = more.pop("counts")
         return self.note(
-            actor, "send", now, Outcome(word, reason, answer=sent._asdict()), expect=expect, **more
+            actor,
+            "send",
+            now,
+            Outcome(word, reason, answer=sent._asdict()),
+            expect=expect,
+            file="receiver",
+            **more,
         )

@@ -31,7 +31,7 @@ def _lost(world: CopyExperiment):
 def lost_answer_with_a_key() -> Run:
     """The receiver's answer is lost. The receiver keeps idempotency keys, so the message is sent again
     (S-7)."""
-    world = CopyExperiment("lost-answer-with-a-key", "a receiver's answer is lost, and it keeps keys", "S-7")
+    world = CopyExperiment("a receiver's answer is lost, and it keeps keys", "lost-answer-with-a-key", "S-7")
     world.prepared()
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
     receive = _lost(world)
@@ -42,7 +42,7 @@ def lost_answer_with_a_key() -> Run:
 
 
 def _shop_step(name: str, title: str, kind: str = "holds") -> tuple[CopyExperiment, Shop]:
-    world = CopyExperiment(name, title, "S-7", kind)
+    world = CopyExperiment(title, name, "S-7", kind)
     world.prepared()
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
     return world, Shop(Store.temporary(Shop.SCHEMA))
@@ -124,7 +124,7 @@ def lost_answer_and_sent_again() -> Run:
 def relay_stops_at_every_point() -> Run:
     """The relay dies at each failpoint of sending. Every acknowledged message has exactly one effect
     (S-7)."""
-    world = CopyExperiment("relay-stops-at-every-point", "a relay dies at each of its failpoints", "S-7 H-1")
+    world = CopyExperiment("a relay dies at each of its failpoints", "relay-stops-at-every-point", "S-7 H-1")
     world.prepared()
     world.accept(world.original, HERE, "key-1", 200, ACCEPTED)
     store = world.original.store
@@ -142,7 +142,7 @@ def relay_stops_at_every_point() -> Run:
 def poison_message() -> Run:
     """The receiver fails on the first of three messages, every time. The others arrive, and an operator
     decides about the one that doesn't (D-2)."""
-    world = CopyExperiment("poison-message", "a message that cannot be delivered", "D-2")
+    world = CopyExperiment("a message that cannot be delivered", "poison-message", "D-2")
     world.prepared("order-17", "order-18", "order-19")
     for number in (17, 18, 19):
         world.accept(world.original, HERE, f"key-{number}", 200, ACCEPTED, work=f"order-{number}")

@@ -153,7 +153,7 @@ def restore(without: Callable | None = None) -> Run:
     broken = CLAUSES[PROCEDURE.index(without)] if without else ""
     name = f"restore-without-{without.__name__.replace('_', '-')}" if without else "restore-procedure"
     title = f"a restore without: {without.__name__.replace('_', ' ')}" if without else "a complete restore"
-    world = CopyExperiment(name, title, broken or "S-4 S-5 S-7 S-8", "breaks" if without else "holds")
+    world = CopyExperiment(title, name, broken or "S-4 S-5 S-7 S-8", "breaks" if without else "holds")
     return _told(world, [part for part in STORY if part is not without], broken)
 
 
@@ -161,7 +161,7 @@ def restored(steps: Sequence[Callable], story: Sequence[Callable] = STORY) -> Ru
     """A story with these steps of the procedure in this order."""
     steps = iter(steps)
     story = [next(steps, None) if part in PROCEDURE else part for part in story]
-    world = CopyExperiment("restore-as-told", "a restore with chosen steps", "S-4 S-5 S-7 S-8")
+    world = CopyExperiment("a restore with chosen steps", "restore-as-told", "S-4 S-5 S-7 S-8")
     return _told(world, [part for part in story if part], "")
 
 

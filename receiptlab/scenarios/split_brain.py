@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ ACCEPTED = {"outcome": "accepted"}
 def two_owners_of_one_lease() -> Run:
     """Original and copy accept different keys at one revision: one result each, two in total (S-1)."""
     world = CopyExperiment(
-        "two-owners-of-one-lease", "a backup is restored beside its original", "S-1", "breaks"
+        "a backup is restored beside its original", "two-owners-of-one-lease", "S-1", "breaks"
     )
     world.prepared()
     world.take_backup(100)
@@ -53,7 +54,7 @@ class EpochAlone(Contract):
 
 def both_raise_their_epoch() -> Run:
     """Each side raises the epoch in its own file by one. To the receiver they are equal (S-3)."""
-    world = CopyExperiment("both-raise-their-epoch", "both copies raise their epoch by one", "S-3", "breaks")
+    world = CopyExperiment("both copies raise their epoch by one", "both-raise-their-epoch", "S-3", "breaks")
     world.prepared()
     world.take_backup(100)
     with Store.temporary(EpochAlone.SCHEMA) as store:
@@ -69,7 +70,9 @@ def both_raise_their_epoch() -> Run:
         stale = {"outcome": "refused", "reason": "epoch"}
         world.step("a writer in epoch 1", "send", 310, receiver.take, 1, "key-3", expect=stale)
         counted = {"outcome": "read", "answer": {"taken": 2}}
-        world.step("auditor", "count", None, lambda: Taken(*receiver.counted()), expect=counted)
+        world.step(
+            "auditor", "count", None, lambda: Taken(*receiver.counted()), expect=counted, file="receiver"
+        )
     return world.run
 
 
@@ -77,6 +80,10 @@ def both_raise_their_epoch() -> Run:
 class Taken:
     taken: int
     outcome: ClassVar[str] = "read"
+
+
+def _taken_by(receiver: Contract) -> Callable[[], Taken]:
+    return lambda: Taken(*receiver.counted())
 
 
 def _both_accepted(world: CopyExperiment) -> None:
@@ -88,7 +95,7 @@ def _both_accepted(world: CopyExperiment) -> None:
 
 def receiver_decides() -> Run:
     """The restored owner registers a new identity. From then on the old one is refused (S-4)."""
-    world = CopyExperiment("receiver-decides", "the receiver hands out generations", "S-4")
+    world = CopyExperiment("the receiver hands out generations", "receiver-decides", "S-4")
     _both_accepted(world)
     world.identity(world.copy, "copy-1", 300)
     world.send(world.original, HERE, 310, {"acknowledged": 0, "refused": 1}, counts=[1, 1, 1, 1, 1, 1, 0])
@@ -114,7 +121,7 @@ def _no_way(message: Message) -> None:
 
 def old_host_isolated() -> Run:
     """The old host cannot reach the receiver. The copy continues under the old identity (S-6)."""
-    world = CopyExperiment("old-host-isolated", "the old host is isolated instead", "S-6")
+    world = CopyExperiment("the old host is isolated instead", "old-host-isolated", "S-6")
     _both_accepted(world)
     cut = {"acknowledged": 0, "refused": 0, "stopped": "unreachable"}
     world.send(world.original, HERE, 310, cut, _no_way, counts=[1, 1, 1, 1, 1, 1, 0])
@@ -130,7 +137,7 @@ def _pending(party) -> Entries:
 
 def isolation_ends() -> Run:
     """The network comes back. The receiver doesn't know that the old host was replaced (S-6)."""
-    world = CopyExperiment("isolation-ends", "the isolation of the old host ends", "S-6", "breaks")
+    world = CopyExperiment("the isolation of the old host ends", "isolation-ends", "S-6", "breaks")
     _both_accepted(world)
     world.send(world.original, HERE, 310, {"stopped": "unreachable"}, _no_way)
     world.send(world.copy, THERE, 320, {"acknowledged": 1})
@@ -141,7 +148,7 @@ def isolation_ends() -> Run:
 
 def _at_a_shop(name: str, title: str, call: str) -> Run:
     """Both sides send to a print shop that knows nothing about generations."""
-    world, shop = CopyExperiment(name, title, "S-1", "breaks"), Shop(Store.temporary(Shop.SCHEMA))
+    world, shop = CopyExperiment(title, name, "S-1", "breaks"), Shop(Store.temporary(Shop.SCHEMA))
     _both_accepted(world)
 
     def receive(message: Message) -> None:
@@ -164,7 +171,7 @@ def copied_fence() -> Run:
 
 def fence_seen_before() -> Run:
     """A restored owner hands out a fence that the receiver already knows from the original (S-8)."""
-    world = CopyExperiment("fence-seen-before", "a restored owner counts on from its backup", "S-8", "breaks")
+    world = CopyExperiment("a restored owner counts on from its backup", "fence-seen-before", "S-8", "breaks")
     world.prepared()
     world.take_backup(100)
     again = {"answer": {"fence": 2}} | ACCEPTED
@@ -184,7 +191,13 @@ def fence_seen_before() -> Run:
 def letters(world: CopyExperiment, shop: Shop, letters: int, anomaly: str = "") -> Run:
     expect = {"outcome": "read", "answer": {"taken": letters}}
     world.step(
-        "print shop", "count letters", None, lambda: Taken(*shop.counted()), expect=expect, anomaly=anomaly
+        "print shop",
+        "count letters",
+        None,
+        _taken_by(shop),
+        expect=expect,
+        anomaly=anomaly,
+        file="receiver",
     )
     shop.store.close()
     return world.run

@@ -63,4 +63,3 @@ def _bar(axes, y: int, counts: Mapping[str, int]) -> None:
 
 def _sentence(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[word]:,} {says}" for word, (says, _) in _WORDS.items() if counts[word])
-

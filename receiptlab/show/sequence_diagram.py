@@ -126,7 +126,7 @@ class _Diagram:
         self.high = y + 14
 
     def _place(self, step: Step, top: float) -> _Drawn:
-        file = words.file_of(self.run, step, self.files)
+        file = words.file_of(step, self.files)
         if step.call == "reopen" or step.actor not in self.x:
             return _Drawn(step, file, [], [], [], False, top, top + 12, top + 12, top + 20)
         room = max(abs(self.x[file] - self.x[step.actor]) - 22, _LABEL)

@@ -90,17 +90,9 @@ def _prefix(name: str) -> str:
     return before if colon else ""
 
 
-def file_of(run: Run, step: Step, names: list[str]) -> str:
-    """The file that a step's call goes to."""
-    touched = list(dict.fromkeys(_prefix(change.table) for change in step.changes or ()))
-    if len(names) == 1:
-        return names[0]
-    if "receiver" in names and (step.call == "send" or "receiver" in touched):
-        return "receiver"
-    here = [name for name in touched if name]
-    if here:
-        return here[0]
-    return "copy" if "copy" in step.actor and "copy" in names else names[0]
+def file_of(step: Step, names: list[str]) -> str:
+    """The file that a step's call goes to. Where the run doesn't say, it is the first one."""
+    return step.file if step.file in names else names[0]
 
 
 def deciding(run: Run) -> frozenset[str]:

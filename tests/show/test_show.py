@@ -91,7 +91,9 @@ def test_the_matrix_is_a_diagonal_of_guards_and_cases():
 
 
 def test_a_guard_that_is_not_named_or_not_noticed_is_drawn_differently():
-    drawn = show.matrix(["a", "b"], ["one", "two"], {("a", "one"), ("b", "two")}, {("a", "one"), ("a", "two")})
+    drawn = show.matrix(
+        ["a", "b"], ["one", "two"], {("a", "one"), ("b", "two")}, {("a", "one"), ("a", "two")}
+    )
     assert drawn.svg.count('fill="#D55E00"') == 1 and drawn.svg.count('stroke="#D55E00"') == 1
     assert drawn.svg.count('stroke-width="2"') == 2, "a cross"
 
