@@ -42,6 +42,25 @@ def test_every_heading_an_agenda_names_is_in_its_lesson():
             assert f"## {heading}" in text, (file, heading)
 
 
+def test_every_question_of_a_lesson_is_asked_under_its_heading():
+    parts = re.split(r"(?m)^### (\d\d) .+$", GUIDE.split("\n## What people get wrong")[0])[1:]
+    for number, rows in zip(parts[::2], parts[1::2], strict=True):
+        [path] = [path for path in LESSONS if path.stem.startswith(number)]
+        asked, heading = [], ""
+        for cell in read(path)["cells"]:
+            for text in joined(cell["source"]).split("\n\n") if cell["cell_type"] == "markdown" else ():
+                heading = text.removeprefix("## ") if text.startswith("## ") else heading
+                asked += [heading] * ("**Predict before you run:**" in text)
+        assert re.findall(r"(?m)^\| (?!under|---)(.+?) \| ", rows) == asked, path.stem
+
+
+def test_every_misconception_is_answered_under_a_heading():
+    table = GUIDE.split("\n## What people get wrong")[1].split("\n## ")[0]
+    for number, heading in re.findall(r"(?m)^\| .+ \| (\d\d) \| (.+?) \| .+ \|$", table):
+        [path] = [path for path in LESSONS if path.stem.startswith(number)]
+        assert f"## {heading}" in "\n".join(joined(cell["source"]) for cell in read(path)["cells"]), heading
+
+
 def test_every_command_exists():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"`make (\w+)`", GUIDE):
