@@ -102,7 +102,7 @@ class _Diagram:
         apart = max(_CLOSEST, min(max(wanted, 100), most))
         names = [*self.actors, *self.files]
         self.x = {name: first + number * apart for number, name in enumerate(names)}
-        self.apart = apart
+        self._head_room = (apart - 10) / 1.1  # the names are bold
         self.wide = max(first + gaps * apart + right, 330)
 
     def _rows(self) -> None:
@@ -114,7 +114,7 @@ class _Diagram:
         clauses = wrap(", ".join(self.run.clauses), self.wide - 2 * _MARGIN)
         self.clauses = clauses
         y = 8 + LINE * (len(title) + len(clauses) + len(self.given_lines)) + 12
-        heads = [wrap(name, self.apart - 8) for name in self.x]
+        heads = [wrap(name, self._head_room) for name in self.x]
         self.head_top = y
         y += LINE * max(map(len, heads)) + 4
         self.line_top = y
@@ -191,7 +191,7 @@ class _Diagram:
             y += LINE
             self.pen.text(_MARGIN, y, line, NOTE, size=12)
         for name, x in self.x.items():
-            lines = wrap(name, self.apart - 8)
+            lines = wrap(name, self._head_room)
             for number, line in enumerate(lines):
                 at = self.line_top - 5 - LINE * (len(lines) - 1 - number)
                 self.pen.text(x, at, line, anchor="middle", bold=True)

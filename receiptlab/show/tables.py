@@ -27,14 +27,16 @@ class Table:
         return self.frame.to_string(index=False)
 
 
-def table(run: Run) -> Table:
+def table(run: Run, counts: bool = True) -> Table:
     """The steps of a run: who made which call, when, how it ended, and the counts that change in this run.
-    A column that says nothing in this run is left out."""
+    A column that says nothing in this run is left out, and without `counts` all of theirs."""
     varied = words.deciding(run)
     frame = pd.DataFrame([_row(run, step, varied) for step in run.steps])
     for column in ("fault", "note", "what went wrong", "not as expected"):
         if not frame[column].any():
             frame = frame.drop(columns=column)
+    if not counts:
+        frame = frame.drop(columns=list(run.count_names))
     if len(frame) > 1:
         same = [name for name in ("now", *run.count_names) if name in frame and frame[name].nunique() == 1]
         frame = frame.drop(columns=same)

@@ -23,7 +23,7 @@ SHOWN = {
     "processor": "{}",
     "through": "through {}",
     "limit": "limit {}",
-    "max_attempts": "at most {} attempts",
+    "max_attempts": "max attempts {}",
     "decision": "{}",
     "changed_as": "as {}",
     "digest": "{}",
@@ -165,7 +165,9 @@ def _facts(step: Step) -> str:
             "no item"
         ]
     elif "found" in facts:
-        found.append(str(facts["found"]))
+        found.append(
+            {"False": "nothing", "True": "it is there"}.get(str(facts["found"]), str(facts["found"]))
+        )
     elif "state" in facts:
         found.append(str(facts["state"]))
     for name in ("fence", "token", "generation", "effect", "letter", "until", "due", "closed_through"):

@@ -1,8 +1,10 @@
 """Tables and pictures: the same each time, with what they must show."""
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from receiptlab.lesson import case, scenario
 from receiptlab.outcomes import WORDS
 from receiptlab.scenarios.ablation_matrix import ablate, label
 from receiptlab.show.palette import COLOURS, INKS, MARKS
+
+LESSONS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 
 def words_in(picture):
@@ -69,6 +73,21 @@ def test_the_table_shows_deciding_arguments_and_answers():
     frame = show.table(case("O-07-same-holder-wrong-fence")).frame
     assert list(frame) == ["#", "actor", "call", "now", "answer", "results", "receipts", "outbox"]
     assert list(frame.iloc[3]) == [4, "worker-a", "accept key-1, fence 1", "180", "✕ refused: fence", 0, 0, 0]
+
+
+def test_a_table_without_counts():
+    frame = show.table(case("O-07-same-holder-wrong-fence"), counts=False).frame
+    assert list(frame) == ["#", "actor", "call", "now", "answer"]
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+def test_no_picture_in_a_lesson_is_wider_than_a_page(lesson):
+    """760 pixels, which JupyterLab shows without shrinking them; a point is 4/3 pixels."""
+    for cell in json.loads(lesson.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", ()):
+            svg = "".join(output.get("data", {}).get("image/svg+xml", ""))
+            for number, unit in re.findall(r'<svg[^>]*? width="([\d.]+)(pt)?"', svg):
+                assert float(number) * (4 / 3 if unit else 1) <= 760, cell["id"]
 
 
 def test_a_call_that_took_nothing_is_not_accepted():
