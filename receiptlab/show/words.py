@@ -56,6 +56,7 @@ _CONTENTS = ("digest", "payload", "result_digest")
 _STATEMENTS = {
     *("BEGIN", "COMMIT", "ROLLBACK", "SELECT", "INSERT", "UPDATE", "DELETE", "PRAGMA", "WITH", "waits"),
 }
+_FOUND = {False: "nothing", True: "it is there"}
 _HASH = frozenset("0123456789abcdef")
 
 
