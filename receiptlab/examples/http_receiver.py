@@ -23,7 +23,8 @@ Error responses are application/problem+json (https://www.rfc-editor.org/rfc/rfc
 422  key-reused: this key came with another request before
 500  COMMIT failed, and the effect may or may not be there. Retry with the same key. With the reason
      `damaged` the file is damaged: don't retry, restore a backup
-503  nothing was written: the file was locked for too long, the disk is full, or a statement failed.
+503  nothing was written: too many requests are waiting (overloaded), the file was locked for too long, the
+     disk is full, or a statement failed.
      Retry-After says when to retry. Without Retry-After the file was removed or replaced, and somebody has
      to start the service again
 505  a version other than HTTP/1.0 and HTTP/1.1
@@ -48,7 +49,7 @@ POST /writers  Receiver-Owner and Receiver-Instance in the headers: get an ident
 GET /effects?owner=&key=  the answer that is kept under a key
 GET /known?owner=&subject=  the highest fence and revision
 
-There is no TLS, no password, and no limit on the number of clients.
+There is no TLS and no password.
 """
 
 from __future__ import annotations
@@ -68,12 +69,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from receiptlab.contracts.receiver import Receiver
 from receiptlab.errors import WrongValue
 from receiptlab.examples import clock
-from receiptlab.examples.http_requests import INSTANCE, OWNER, Answer, Application
+from receiptlab.examples.http_fields import Problem
+from receiptlab.examples.http_requests import AGAIN, INSTANCE, OWNER, Answer, Application, refusal
 from receiptlab.examples.stopping import Watched
 from receiptlab.store import Store
 
 PATIENCE_MS = 10_000
 """How long a client may be silent, in milliseconds."""
+
+MAX_WAITING = 100
+"""How many requests may wait for the one that writes to the file. At a few hundred a second, the last of them
+waits for less than a second, and a client that retries waits no longer than that."""
 
 _BACKLOG = 128
 
@@ -93,9 +99,11 @@ class Service:
         *,
         host: str = "127.0.0.1",
         patience_ms: int = PATIENCE_MS,
+        max_waiting: int = MAX_WAITING,
     ) -> None:
         _loopback(host)
         self.store, self.host, self.patience_ms, self.stopping = store, host, patience_ms, False
+        self.max_waiting, self._waiting = max_waiting, 0
         self.watched = Watched(store.path)
         self.failpoint: Callable[[str], None] = lambda point: None
         """As `Store.failpoint`, for every request. One that raises InjectedFault cuts the connection."""
@@ -134,8 +142,16 @@ class Service:
                 self._thread.submit(self._close).result()
 
     async def write(self, act: Callable[[], Answer]) -> Answer:
-        """Call `act` in the thread of the store, after the requests that came before."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, act)
+        """Call `act` in the thread of the store, after the requests that came before. With too many of them
+        it isn't called, and the answer is 503 (overloaded)."""
+        if self._waiting > self.max_waiting:
+            detail = f"{self.max_waiting} requests are waiting already; nothing was written, so try again"
+            return refusal(Problem(503, "overloaded", detail, AGAIN))
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, act)
+        finally:
+            self._waiting -= 1
 
     def receiver(self) -> Receiver:
         """The contract, on a store of the thread that asks. Raises Gone, and what `Store.open` raises."""

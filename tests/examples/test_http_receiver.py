@@ -98,6 +98,38 @@ def post(service, headers=KEY, body=b"amount=1", path="/v1/charges"):
     return ask(service, "POST", path, headers, body)
 
 
+def wait_until(what, count):
+    """The result of `what` when it has so many parts."""
+    deadline = time.monotonic() + WAIT_S
+    while len(found := what()) < count and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def test_more_requests_than_may_wait_are_answered_and_not_written(store):
+    """One request is held at a failpoint and two wait behind it. The rest are refused at once."""
+    held, go = threading.Event(), threading.Event()
+
+    def hold(point):
+        if point == "before_commit" and not held.is_set():
+            held.set()
+            assert go.wait(WAIT_S)
+
+    with Service(store, max_waiting=2).running() as service, ThreadPoolExecutor(8) as clients:
+        service.failpoint = hold
+        asked = [clients.submit(post, service, {"Idempotency-Key": "key-0"})]
+        assert held.wait(WAIT_S)
+        asked += [clients.submit(post, service, {"Idempotency-Key": f"key-{n}"}) for n in range(1, 7)]
+        done = wait_until(lambda: [each for each in asked if each.done()], 4)
+        refused = [each.result() for each in done]
+        assert {answer.problem() for answer in refused} == {(503, "overloaded")}
+        assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
+        go.set()
+        answers = [answer.result() for answer in asked]
+    assert sorted(answer.status for answer in answers) == [200] * 3 + [503] * 4
+    assert Receiver(store).counted()[1] == 3, "an effect for each 200, and none for a 503"
+
+
 def raw(service, *parts, end=True):
     """What comes back for these bytes. `end` says that nothing more will come."""
     with socket.create_connection(service.server_address, timeout=WAIT_S) as connection:
