@@ -17,7 +17,7 @@ from pathlib import Path
 
 from receiptlab import sqlite_version as engine
 from receiptlab.cli import terminal
-from tools import bench_growth, bench_intake, bench_owner, bench_retention, bench_work
+from tools import bench_growth, bench_http, bench_intake, bench_owner, bench_retention, bench_work
 from tools.bench_common import BLOCK, COLUMNS, WARM_UP, verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,6 +47,9 @@ def main() -> int:
         _workers(Path(folder), out, rounds)
     with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
         _prices(Path(folder), out, options.store)
+    with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
+        rows = bench_http.measure(Path(folder), rounds)
+        out.print(terminal.grid("the receiver over HTTP", bench_http.COLUMNS, rows))
     grown = []
     for growth in bench_growth.GROWTHS:
         with tempfile.TemporaryDirectory(dir=build, ignore_cleanup_errors=True) as folder:
