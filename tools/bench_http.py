@@ -16,8 +16,8 @@ COLUMNS = ("what", "p50 in µs", "over the floor's")
 
 
 def measure(folder: Path, rounds: int) -> list[tuple[str, ...]]:
-    """One row per way to apply an effect. The floor is `Receiver.apply` in this process; the request comes over
-    one connection that stays open."""
+    """One row per way to apply an effect. The floor is `Receiver.apply` in this process. The requests come
+    over one connection that stays open."""
     floor, served = (Store.create(folder / f"{name}.db", SCHEMA) for name in ("floor", "served"))
     with floor, served, Service(served).running() as service:
         receiver = Receiver(floor)
