@@ -1,4 +1,4 @@
-"""Helpers for notebooks: play a case, expect a refusal, show code."""
+"""Helpers for notebooks: play a case, run a scenario, show code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from receiptlab.experiment.case_file import CaseError
 from receiptlab.experiment.library import load
 from receiptlab.experiment.player import play
 from receiptlab.experiment.run import Run
-from receiptlab.outcomes import attempt
 from receiptlab.scenarios import SCENARIOS
 
 
@@ -24,30 +23,6 @@ def scenario(name: str) -> Run:
         if function.__name__.replace("_", "-") == name:
             return function()
     raise CaseError(f"there is no scenario {name}; `receiptlab list` shows all")
-
-
-def refused(reason: str, call: Callable[..., object], /, *args: object, **kwargs: object) -> None:
-    """Make a call that the contract must refuse with this reason, and print its message.
-
-    Raises AssertionError when the call ends in any other way.
-    """
-    outcome = attempt(call, *args, **kwargs)
-    assert (outcome.word, outcome.reason) == ("refused", reason), (
-        f"expected refused ({reason}), got {outcome}"
-    )
-    print(f"refused, {outcome.message}")
-
-
-def invalid(argument: str, call: Callable[..., object], /, *args: object, **kwargs: object) -> None:
-    """Make a call whose `argument` is wrong, and print the message.
-
-    Raises AssertionError when the call ends in any other way.
-    """
-    outcome = attempt(call, *args, **kwargs)
-    assert (outcome.word, outcome.reason) == ("invalid", argument), (
-        f"expected invalid ({argument}), got {outcome}"
-    )
-    print(f"invalid, {outcome.message}")
 
 
 def source(function: Callable) -> None:

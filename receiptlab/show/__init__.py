@@ -12,7 +12,6 @@ _WHERE = {
     "prices": "price_plot",
     "states": "crash_state_bars",
     "steps": "step_view",
-    "summary": "tables",
     "table": "tables",
     "timeline": "sequence_diagram",
     "waits": "backoff_plot",

@@ -1,4 +1,4 @@
-"""Outcome tables: one row per step, or one row per run."""
+"""Tables: one row per step of a run, or any rows in the same style."""
 
 from __future__ import annotations
 
@@ -59,31 +59,6 @@ def _row(run: Run, step: Step, varied: frozenset[str]) -> dict[str, object]:
     }
 
 
-def summary(runs: Iterable[Run]) -> Table:
-    """One row per run: what it is about, how its steps ended, and whether all was as expected."""
-    runs = list(runs)
-    frame = pd.DataFrame([_summary_row(run) for run in runs])
-    if not frame["what went wrong"].any():
-        frame = frame.drop(columns="what went wrong")
-    if all(run.kind == "holds" for run in runs):
-        frame = frame.drop(columns="kind")
-    return _table(frame, "summary-" + runs[0].name, "")
-
-
-def _summary_row(run: Run) -> dict[str, object]:
-    anomalies = [step.anomaly for step in run.steps if step.anomaly]
-    return {
-        "clauses": ", ".join(run.clauses),
-        "name": run.name,
-        "about": run.title,
-        "outcomes": run.story,
-        "counts": " ".join(map(str, run.last.counts)) or "–",
-        "what went wrong": f"‼ {anomalies[-1]}" if anomalies else "",
-        "kind": run.kind,
-        "as expected": "yes" if run.held else "NO",
-    }
-
-
 def plain(rows: Iterable[dict[str, object]], name: str, caption: str = "") -> Table:
     """Any rows in the lab's table style. `name` becomes part of the ids in the page, so use each name
     once."""
@@ -116,7 +91,7 @@ _STYLES = [
 def _colour(value: object) -> str:
     """The style of one cell: outcomes and anomalies in their colours, names of cases on one line."""
     mark = str(value).partition(" ")[0]
-    if mark == "‼" or value == "NO":
+    if mark == "‼":
         return f"color: white; background-color: {ANOMALY}; font-weight: bold;"
     for word, its in MARKS.items():
         if mark == its:

@@ -117,13 +117,6 @@ def test_a_guard_that_is_not_named_or_not_noticed_is_drawn_differently():
     assert drawn.svg.count('stroke-width="2"') == 2, "a cross"
 
 
-def test_a_summary_has_a_row_a_run():
-    frame = show.summary([case("O-13-fence"), scenario("no-key")]).frame
-    assert list(frame["name"]) == ["O-13-fence", "no-key"]
-    assert frame["outcomes"][0] == "3 × accepted, refused (key-reused: fence)"
-    assert frame["what went wrong"][1] == "‼ duplicated"
-
-
 def test_texts_of_a_user_are_not_taken_as_markup(tmp_path):
     run = case("O-13-fence")
     nasty = replace(
