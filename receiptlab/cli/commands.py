@@ -165,8 +165,8 @@ def _play(options: argparse.Namespace) -> int:
         _draw(runs[0], options.timeline, options.overwrite)
     if options.json:
         held = all(run.held for run in runs)
-        told = {"format": JSON_FORMAT, "held": held, "runs": [run.to_dict() for run in runs]}
-        _show(lambda: print(json.dumps(told, indent=1, allow_nan=False)))
+        result = {"format": JSON_FORMAT, "held": held, "runs": [run.to_dict() for run in runs]}
+        _show(lambda: print(json.dumps(result, indent=1, allow_nan=False)))
     else:
         _show(lambda: [terminal.console().print(terminal.steps(run)) for run in runs])
     return _verdict(runs)
@@ -214,8 +214,8 @@ def _list(options: argparse.Namespace) -> int:
     out.print(terminal.grid("clauses", columns, [[row[column] for column in columns] for row in rows]))
     about = [(case.name, ", ".join(case.clauses), case.kind, case.title) for case in own_cases()]
     out.print(terminal.grid("cases", ("name", "clauses", "kind", "about"), about))
-    told = [(f.__name__.replace("_", "-"), (f.__doc__ or "").split("\n")[0]) for f in SCENARIOS]
-    out.print(terminal.grid("scenarios", ("name", "about"), told))
+    about = [(f.__name__.replace("_", "-"), (f.__doc__ or "").split("\n")[0]) for f in SCENARIOS]
+    out.print(terminal.grid("scenarios", ("name", "about"), about))
     lessons = sorted({name for row in rows for name in row["notebook"].split()})
     served = [
         (name, " ".join(row["id"] for row in rows if name in row["notebook"].split())) for name in lessons

@@ -75,12 +75,12 @@ def _all(options: argparse.Namespace, explorer: Explorer, show: Callable) -> lis
     found = explorer.explore()
     wrong = interleavings.findings(found, options.files[0], options.interleavings)
     if options.json:
-        told = {"format": JSON_FORMAT, "clean": found.clean, "classes": found.classes} | asdict(found)
-        show(lambda: print(json.dumps(told, indent=1, allow_nan=False)))
+        result = {"format": JSON_FORMAT, "clean": found.clean, "classes": found.classes} | asdict(found)
+        show(lambda: print(json.dumps(result, indent=1, allow_nan=False)))
     else:
         show(lambda: terminal.console().print(_table(found)))
-    told = f"{len(found.interleavings)} interleavings; {found.classes['serializable']} are serializable"
-    print(f"{told}: each ends as some serial order of the calls does", file=sys.stderr)
+    counted = f"{len(found.interleavings)} interleavings; {found.classes['serializable']} are serializable"
+    print(f"{counted}: each ends as some serial order of the calls does", file=sys.stderr)
     return wrong
 
 
@@ -99,7 +99,7 @@ def _one(options: argparse.Namespace, run: Run, show: Callable, draw: Drawing) -
     if options.timeline:
         draw(run, options.timeline, options.overwrite)
     if options.json:
-        told = {"format": JSON_FORMAT, "held": run.held, "runs": [run.to_dict()]}
-        show(lambda: print(json.dumps(told, indent=1, allow_nan=False)))
+        result = {"format": JSON_FORMAT, "held": run.held, "runs": [run.to_dict()]}
+        show(lambda: print(json.dumps(result, indent=1, allow_nan=False)))
     else:
         show(lambda: terminal.console().print(terminal.steps(run)))

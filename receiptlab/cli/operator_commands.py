@@ -137,12 +137,12 @@ def _dead(given: argparse.Namespace) -> int:
 def _results(given: argparse.Namespace) -> int:
     with opened(given.db, *worker.SCHEMA, reading=True) as store:
         rows = store.read(_RESULTS, (_SHOWN, given.limit))[::-1]
-    told = [
+    rows = [
         (number, processor, identity[:12], revision, output)
         for number, processor, identity, revision, output in rows
     ]
     columns = ("id", "processor", "identity", "revision", "result")
-    terminal.console().print(terminal.grid("", columns, told))
+    terminal.console().print(terminal.grid("", columns, rows))
     return 0
 
 

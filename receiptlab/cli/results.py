@@ -74,7 +74,7 @@ def unreached(runs: Iterable[Run]) -> list[str]:
         for call in kind.GUARDS
         for point in failpoints_of(kind, call)
     ]
-    told = [
+    missing = [
         f"{each[0]} {each[1]}: no run ended at its failpoint {each[2]}"
         for each in every
         if each not in struck
@@ -82,16 +82,16 @@ def unreached(runs: Iterable[Run]) -> list[str]:
     for contract, call, point in every:
         note = f"exit code {exit_code(CONTRACTS[contract], call, point)}"
         if (contract, call) in DYING and (contract, call, point, note) not in steps:
-            told.append(f"{contract} {call}: no process died at its failpoint {point}")
-    return told
+            missing.append(f"{contract} {call}: no process died at its failpoint {point}")
+    return missing
 
 
 def result(runs: Iterable[Run]) -> dict:
     """The object for these runs, with the mutation tests of each contract."""
-    told = engine.report()
+    engine_report = engine.report()
     return {
         "format": FORMAT,
-        "made by": {name: told[name] for name in ("python", "sqlite")},
+        "made by": {name: engine_report[name] for name in ("python", "sqlite")},
         "runs": {run.name: json.loads(json.dumps(run.to_dict())) for run in runs},
         "ablation": {
             name: sorted([label(guard), case] for guard, case in ablate(name).noticed) for name in CONTRACTS
@@ -157,5 +157,5 @@ _NOTHING = _Nothing()
 
 
 def _short(value: object) -> str:
-    told = repr(value)
-    return told if len(told) <= 100 else f"{told[:97]}…"
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}…"

@@ -121,7 +121,7 @@ def _worker(store: Store, given: argparse.Namespace, stop: Stop) -> Worker:
         clock.milliseconds if given.now is None else lambda: given.now,
         clock.wait,
         namespace=given.namespace,
-        tell=_say,
+        report=_say,
         stop=stop,
     )
 
@@ -138,9 +138,9 @@ def _signals(stop: Stop) -> Iterator[None]:
 
 
 def _tell(tally: Tally, left: int, stop: Stop) -> None:
-    told = ", ".join(f"{count} {name}" for name, count in vars(tally).items())
+    counted = ", ".join(f"{count} {name}" for name, count in vars(tally).items())
     why = "stopped as asked, claimed nothing more: " if stop.asked else ""
-    _say(f"{why}{told}; {left} not finished")
+    _say(f"{why}{counted}; {left} not finished")
 
 
 def _say(text: str) -> None:

@@ -99,7 +99,7 @@ class Worker:
     """A worker for one processor on an open store, in one namespace or in all that have something due.
 
     `handle` does the work, see `handler.Handler`. `clock` returns milliseconds and may jump. `sleep` waits
-    for milliseconds. `turns` makes the fair lock in front of the writes. `tell` gets a sentence for
+    for milliseconds. `turns` makes the fair lock in front of the writes. `report` gets a sentence for
     anything other than a success. Raises WrongType or WrongValue for the names, and FileRefused when the
     store lacks the tables.
     """
@@ -116,7 +116,7 @@ class Worker:
         *,
         namespace: str | None = None,
         turns: Callable[[Path], AbstractContextManager] = FairLock,
-        tell: Callable[[str], object] = str,
+        report: Callable[[str], object] = str,
         stop: Stop | None = None,
     ) -> None:
         named = {"processor": processor, "worker": name}
@@ -124,7 +124,7 @@ class Worker:
         store.require(SCHEMA)
         self.store, self.work = store, Work(store)
         self.processor, self.name, self.namespace, self.policy = processor, name, namespace, policy
-        self.handle, self.clock, self.sleep, self.turns, self.tell = handle, clock, sleep, turns, tell
+        self.handle, self.clock, self.sleep, self.turns, self.report = handle, clock, sleep, turns, report
         self.stop = stop or Stop()
         self.tally = Tally()
         self.refused: Refused | None = None
@@ -189,7 +189,7 @@ class Worker:
             when = f"the first is due in {(due - now) / 1_000:,.0f} s, at {shown(due)}"
             when = when if due > now else "another worker holds the queue"
             how = f"gave up after {waited / 1_000:g} s" if over else "waiting"
-            self.tell(f"{how}: {self.left()} not finished, none can be claimed now; {when}")
+            self.report(f"{how}: {self.left()} not finished, none can be claimed now; {when}")
         self.gave_up = over
         return over
 
@@ -217,7 +217,7 @@ class Worker:
             return False
         for work in taken.dead_letters:
             self.tally.dead_letters += 1
-            self.tell(f"work {work}: its last claim expired; after {most} attempts it is a dead letter now")
+            self.report(f"work {work}: its last claim expired; after {most} attempts it is a dead letter now")
         for claim in taken.claims:
             self._work_on(claim)
         return bool(taken.claims or taken.dead_letters)
@@ -231,7 +231,7 @@ class Worker:
                 ended = self._save(partial(self._fail, claim, failure))
                 again = "it is a dead letter now" if ended.state == "dead" else "it will be tried again"
                 self.tally.failed += 1
-                self.tell(f"{where}: {failure.error}; {again}")
+                self.report(f"{where}: {failure.error}; {again}")
             else:
                 self._save(partial(self._complete, claim, output))
                 self.tally.done += 1
@@ -239,7 +239,7 @@ class Worker:
             if refused.reason not in LOST:
                 raise
             self.tally.lost += 1
-            self.tell(f"{where}: {refused}; nothing of this attempt was saved")
+            self.report(f"{where}: {refused}; nothing of this attempt was saved")
 
     def _handled(self, claim: WorkClaim) -> str:
         """The handler's output for the item. Any exception of the handler is a failure of this item."""

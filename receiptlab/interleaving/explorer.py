@@ -84,10 +84,10 @@ class Explorer:
 
     def explore(self, limit: int = LIMIT) -> Explored:
         """Run every interleaving. Raises TooManyInterleavings above `limit`, and NotRepeatable."""
-        told = (f"{caller.actor}: {caller.call}" for caller in self.callers)
+        calls = (f"{caller.actor}: {caller.call}" for caller in self.callers)
         interleavings = tuple(self._interleavings(limit))
         return Explored(
-            self.name, self.contract.NAME, tuple(told), tuple(self.contract.COUNTS), interleavings
+            self.name, self.contract.NAME, tuple(calls), tuple(self.contract.COUNTS), interleavings
         )
 
     def rerun(self, interleaving: str) -> Run:

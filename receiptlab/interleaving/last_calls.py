@@ -88,11 +88,11 @@ def endings(found: Explored) -> Iterator[tuple[object, ...]]:
 def findings(found: Explored, file: str, last: int) -> list[str]:
     """What went wrong, one line each, with the command that runs it again."""
     again = f"receiptlab play {file} --interleavings {last} --interleaving"
-    told = [
+    lines = [
         f"{verdict}: run it again with  {again} {interleaving.interleaving}"
         for verdict, interleaving in found.witnesses.items()
         if verdict != SERIALIZABLE
     ]
     if found.vacuous:
-        told.append("vacuous: no call ever ran while another one was inside a transaction")
-    return told
+        lines.append("vacuous: no call ever ran while another one was inside a transaction")
+    return lines

@@ -48,6 +48,6 @@ def run(size: int, progress: Progress | None = None, seed: int = 1) -> list[dict
     """
     rows = []
     for name, (contract, model) in PAIRS.items():
-        told = partial(progress, name) if progress else None
-        rows.append({"contract": name} | explore(partial(Pair, contract, model), size, seed, progress=told))
+        report = partial(progress, name) if progress else None
+        rows.append({"contract": name} | explore(partial(Pair, contract, model), size, seed, progress=report))
     return rows

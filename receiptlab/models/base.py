@@ -25,14 +25,14 @@ class No(Exception):
     """The model refuses."""
 
     def __init__(self, reason: str, *fields: str) -> None:
-        self.told = Expected("refused", reason, fields)
+        self.expected = Expected("refused", reason, fields)
 
 
 class Wrong(Exception):
     """The argument is invalid in the model's present state."""
 
     def __init__(self, argument: str) -> None:
-        self.told = Expected("invalid", argument)
+        self.expected = Expected("invalid", argument)
 
 
 def accepted(**facts: object) -> Expected:
@@ -104,16 +104,16 @@ class Model:
         try:
             return getattr(self, call)(**args)
         except (No, Wrong) as ended:
-            return ended.told
+            return ended.expected
 
     def interrupted(self, actor: str, call: str, args: dict, fault: str) -> tuple[Model, Expected]:
         """The model after a call whose answer is lost before or after its commit, and how that call ended.
         A call that commits nothing reaches neither failpoint and ends as usual."""
         after = copy.deepcopy(self)
-        told = after.call(actor, call, args)
-        recorded = told.word == "refused" and call in self.RECORDED
-        if told.word not in ("accepted", "replayed") and not recorded:
-            return after, told
+        expected = after.call(actor, call, args)
+        recorded = expected.word == "refused" and call in self.RECORDED
+        if expected.word not in ("accepted", "replayed") and not recorded:
+            return after, expected
         if fault == "before_commit":
             self.keep(after)
         return self if fault == "before_commit" else after, Expected("unknown", fault)

@@ -31,8 +31,8 @@ FITS = {
 
 def identity_of(*parts: str) -> str:
     """I-1: SHA-256 of a prefix and the parts, each after its length."""
-    told = [part.encode() for part in ("receiptlab intake identity 1", *parts)]
-    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in told)).hexdigest()
+    encoded = [part.encode() for part in ("receiptlab intake identity 1", *parts)]
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in encoded)).hexdigest()
 
 
 class IntakeModel(Model):
@@ -104,15 +104,15 @@ class IntakeModel(Model):
             if revision["digest"] == digest and revision["disposition"] == "collision":
                 return {"found": "collision-redelivered", "revision": revision["number"]} | item
             if revision["digest"] == digest:
-                number, told = revision["number"], revision["outcome"]
-                known = {"revision": number, "is_head": number == row["head"], "reference": told}
+                number, outcome = revision["number"], revision["outcome"]
+                known = {"revision": number, "is_head": number == row["head"], "reference": outcome}
                 return {"found": "redelivered"} | known | item
         head = {"head_revision": row["head"], "head_digest": self._head(row)}
         return {"found": "changed", "on": self._on(row), "used": False} | head | item
 
     def classify(self, digest, **named) -> Expected:
         found = self.in_hand[self.actor] = self.find(named, digest)
-        return read(**{part: told for part, told in found.items() if part not in ("item", "on", "used")})
+        return read(**{part: value for part, value in found.items() if part not in ("item", "on", "used")})
 
     def stage(self, decision, reference, retain_until, tombstone_until, now) -> Expected:
         found = self.in_hand.get(self.actor, {"found": "nothing"})
@@ -150,16 +150,16 @@ class IntakeModel(Model):
             row |= {"head": 0, "revisions": 0, "collisions": 0, "seen": 0} | horizons | {"unsettled": 0}
             self.receipts[item["identity"]], self.revisions[item["identity"]] = row, []
         row |= {"seen": row["seen"] + 1, "revisions": row["revisions"] + 1, "changed_at": now}
-        told = reference
+        kept = reference
         if later:
             row |= {"state": "live", "key": item["key"], "head": row["revisions"]} | horizons
         else:
             row["collisions"] += 1
-            told = None if row["state"] == "compacted" else reference
+            kept = None if row["state"] == "compacted" else reference
         found["used"] = True
         new = {"number": row["revisions"], "disposition": "accepted" if later else "collision"}
         self.revisions[item["identity"]].append(
-            new | {"digest": item["digest"], "outcome": told, "staged_at": now}
+            new | {"digest": item["digest"], "outcome": kept, "staged_at": now}
         )
         return row["revisions"]
 
@@ -224,9 +224,9 @@ class IntakeModel(Model):
         return self._erase([identity], now)
 
     def erasures(self, after, limit) -> Expected:
-        told = [row for row in self.outbox if row[1] == "erased" and row[0] > after]
-        ids, identities, times = ([row[part] for row in told[:limit]] for part in (0, 2, 3))
-        return read(ids=ids, identities=identities, times=times, more=len(told) > limit)
+        erased = [row for row in self.outbox if row[1] == "erased" and row[0] > after]
+        ids, identities, times = ([row[part] for row in erased[:limit]] for part in (0, 2, 3))
+        return read(ids=ids, identities=identities, times=times, more=len(erased) > limit)
 
     def scrub(self) -> Expected:
         return accepted(done=True)

@@ -65,24 +65,24 @@ class Pair:
             self.model.reopen()
             self.lines.append({"actor": actor, "call": call})
             return Expected("read")
-        told = self._told(actor, call, args, fault)
-        line = {"actor": actor, "call": call, "args": args, "expect": self._expected(told)}
-        self.lines.append(line | ({"fault": fault} if told.word == "unknown" else {}))
-        wrong = _differing(told, self._made(actor, call, args, fault)) or self._differs()
+        expected = self._expects(actor, call, args, fault)
+        line = {"actor": actor, "call": call, "args": args, "expect": self._expected(expected)}
+        self.lines.append(line | ({"fault": fault} if expected.word == "unknown" else {}))
+        wrong = _differing(expected, self._made(actor, call, args, fault)) or self._differs()
         if wrong:
             raise Disagreement(list(self.steps), wrong, self.case())
-        return told
+        return expected
 
     def case(self) -> str:
         """The calls so far as a case file, with what the model expects of each."""
         head = {"format": 1, "case": self.title, "contract": self.contract.NAME, "expected": "holds"}
         return "".join(json.dumps(line) + "\n" for line in (head, *self.lines))
 
-    def _told(self, actor: str, call: str, args: dict, fault: str) -> Expected:
+    def _expects(self, actor: str, call: str, args: dict, fault: str) -> Expected:
         if not fault:
             return self.model.call(actor, call, args)
-        self.model, told = self.model.interrupted(actor, call, args, fault)
-        return told
+        self.model, expected = self.model.interrupted(actor, call, args, fault)
+        return expected
 
     def _made(self, actor: str, call: str, args: dict, fault: str) -> Expected:
         contract = self.sandbox.actor(actor)
@@ -94,11 +94,11 @@ class Pair:
             return Expected(f"raised {type(error).__name__}: {error}")
         return Expected(outcome.word, outcome.reason, tuple(outcome.fields), outcome.facts())
 
-    def _expected(self, told: Expected) -> dict:
+    def _expected(self, expected: Expected) -> dict:
         """What a case file expects. An answer that is nested too deeply for a case is left out."""
-        answer = {name: fact for name, fact in told.facts.items() if name != "writers"}
-        expect = {"outcome": told.word, "reason": told.reason, "counts": list(self.model.counted())}
-        return expect | {"fields": list(told.fields), "answer": answer}
+        answer = {name: fact for name, fact in expected.facts.items() if name != "writers"}
+        expect = {"outcome": expected.word, "reason": expected.reason, "counts": list(self.model.counted())}
+        return expect | {"fields": list(expected.fields), "answer": answer}
 
     def _differs(self) -> list[str]:
         """The differences between the file and the model."""
@@ -119,6 +119,6 @@ def _differing(wanted: Expected, was: Expected) -> list[str]:
     return [f"{what}: expected {each}, got {got}" for what, each, got in pairs if _plain(each) != _plain(got)]
 
 
-def _plain(told: object) -> str:
+def _plain(expected: object) -> str:
     """As JSON, in which true is not 1."""
-    return json.dumps(told, sort_keys=True, default=repr)
+    return json.dumps(expected, sort_keys=True, default=repr)

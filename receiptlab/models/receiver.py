@@ -72,8 +72,8 @@ class ReceiverModel(Model):
         try:
             return self._apply(owner, generation, instance, key, effect, now)
         except No as no:
-            whose = 0 if no.told.reason == "writer-unknown" else generation
-            same = self.refusals.setdefault((owner, key, whose, no.told.reason), [0, now, now])
+            whose = 0 if no.expected.reason == "writer-unknown" else generation
+            same = self.refusals.setdefault((owner, key, whose, no.expected.reason), [0, now, now])
             same[0], same[2] = same[0] + 1, now
             raise
 
@@ -95,8 +95,8 @@ class ReceiverModel(Model):
         if (owner, generation) in self.issued:
             number, document, _ = self.issued[owner, generation]
             return replayed(**_receipt(number, document))
-        told = {"owner": owner, "enforced": enforced, "issued_at": now}
-        document = json.dumps(told | self._story(owner), sort_keys=True, separators=(",", ":"))
+        facts = {"owner": owner, "enforced": enforced, "issued_at": now}
+        document = json.dumps(facts | self._story(owner), sort_keys=True, separators=(",", ":"))
         self.issued[owner, generation] = (len(self.issued) + 1, document, now)
         return accepted(**_receipt(len(self.issued), document))
 
@@ -121,7 +121,7 @@ class ReceiverModel(Model):
 
     def _story(self, owner) -> dict:
         """The writers, what was accepted and refused from each, and the refusals of unknown writers."""
-        told, strangers = [], []
+        writers, strangers = [], []
         for number, writer in enumerate(self.writers[owner], 1):
             taken = [
                 key
@@ -129,12 +129,12 @@ class ReceiverModel(Model):
                 if who == owner and kept["answer"]["generation"] == number
             ]
             one = {"generation": number, "instance": writer["instance"], "fenced_at": writer["fenced_at"]}
-            told.append(one | {"accepted": taken, "refused": []})
+            writers.append(one | {"accepted": taken, "refused": []})
         for (who, key, whose, reason), (times, _, _) in self.refusals.items():
             if who == owner:
                 often = f", {times} times" if times > 1 else ""
-                (told[whose - 1]["refused"] if whose else strangers).append(f"{key}: {reason}{often}")
-        return {"writers": told, "refused of strangers": strangers}
+                (writers[whose - 1]["refused"] if whose else strangers).append(f"{key}: {reason}{often}")
+        return {"writers": writers, "refused of strangers": strangers}
 
     def counted(self) -> tuple[int, ...]:
         return len(self.writers), len(self.effects), len(self.refusals), len(self.issued)
@@ -149,7 +149,7 @@ class ReceiverModel(Model):
             (*kept["answer"].values(), *key, *(kept["named"][part] for part in PARTS))
             for key, kept in self.effects.items()
         ]
-        issued = [(told[0], *key, *told[1:]) for key, told in self.issued.items()]
+        issued = [(receipt[0], *key, *receipt[1:]) for key, receipt in self.issued.items()]
         refusals = [(*which, *counted) for which, counted in self.refusals.items()]
         return {"writer": writers, "effect": effects, "refusal": refusals, "restoration": issued}
 

@@ -47,13 +47,13 @@ def explore(
 
 def sequence(pair: Pair, draw: Draw, length: int) -> list[str]:
     """Run one sequence. Returns how each call ended. Raises Disagreement."""
-    clock, told = 0, []
+    clock, lines = 0, []
     for _ in range(length):
         step = draw_step(pair.model, draw, clock)
         ended = pair.step(*step)
         clock = later(clock, step)
-        told.append(" ".join(filter(None, (step[1], ended.word, ended.reason, *ended.fields))))
-    return told
+        lines.append(" ".join(filter(None, (step[1], ended.word, ended.reason, *ended.fields))))
+    return lines
 
 
 def later(clock: int, step: Step) -> int:

@@ -78,10 +78,12 @@ class WorkModel(Model):
     ) -> Expected:
         delivery = {"key_kind": "explicit", **named, "digest": digest, "changed_as": "revision"}
         horizons = {"retain_until": retain_until, "tombstone_until": tombstone_until, "now": now}
-        told = self.intake.deliver(**delivery, reference="", **horizons)
+        delivered = self.intake.deliver(**delivery, reference="", **horizons)
         item = self.intake.find({"key_kind": "explicit", **named}, digest)["item"]
-        staged = self._stage(item["identity"], told.facts["revision"], (processor, processor_revision), now)
-        return accepted(**told.facts, staged=staged)
+        staged = self._stage(
+            item["identity"], delivered.facts["revision"], (processor, processor_revision), now
+        )
+        return accepted(**delivered.facts, staged=staged)
 
     def _stage(self, identity, number, by, now) -> int:
         """Staged once, and only while the revision is kept: compacted items are not worked on again."""
@@ -104,8 +106,8 @@ class WorkModel(Model):
         if holder is not None and now < until <= now + TEN_SECONDS:
             raise No("busy")
         self.leased[namespace, processor] = (token + 1, worker, now + TEN_SECONDS)
-        told = {"namespace": namespace, "processor": processor, "holder": worker}
-        return accepted(**told, token=token + 1, until=now + TEN_SECONDS)
+        lease = {"namespace": namespace, "processor": processor, "holder": worker}
+        return accepted(**lease, token=token + 1, until=now + TEN_SECONDS)
 
     def acquire_sweep(self, worker, now) -> Expected:
         return self.acquire(*SWEEP, worker, now)
@@ -132,9 +134,10 @@ class WorkModel(Model):
             self._open(row, worker, now, None, "open")
             claims.append(row)
         self._give_back((namespace, processor))
-        told = {"works": "work", "fences": "fence", "attempts": "attempts"}
+        columns = {"works": "work", "fences": "fence", "attempts": "attempts"}
         return accepted(
-            **{each: [row[part] for row in claims] for each, part in told.items()}, dead_letters=dead_letters
+            **{each: [row[part] for row in claims] for each, part in columns.items()},
+            dead_letters=dead_letters,
         )
 
     def next(self, namespace, processor, worker, limit, hold_for, max_attempts, now) -> Expected:
@@ -225,11 +228,11 @@ class WorkModel(Model):
         return accepted(works=[row["work"] for row in rows[:limit]], more=len(rows) >= limit)
 
     def ahead(self, horizon, now) -> Expected:
-        told: dict[str, list[int]] = {}
+        ahead: dict[str, list[int]] = {}
         for row in self._ahead(horizon, now):
-            count, latest = told.get(what := f"{row['processor']} {row['state']}", (0, 0))
-            told[what] = [count + 1, max(latest, row["due"])]
-        return read(**told)
+            count, latest = ahead.get(what := f"{row['processor']} {row['state']}", (0, 0))
+            ahead[what] = [count + 1, max(latest, row["due"])]
+        return read(**ahead)
 
     def _ahead(self, horizon: int, now: int) -> list[dict]:
         return [row for row in self.works.values() if row["due"] is not None and row["due"] > now + horizon]
@@ -251,11 +254,11 @@ class WorkModel(Model):
         return read(works=dead[:limit], histories=histories[:limit], more=len(dead) > limit)
 
     def counts(self) -> Expected:
-        told: dict[str, int] = {}
+        counted: dict[str, int] = {}
         for row in self.works.values():
             what = f"{row['processor']} {row['state']}"
-            told[what] = told.get(what, 0) + 1
-        return read(**told)
+            counted[what] = counted.get(what, 0) + 1
+        return read(**counted)
 
     def _lease(self, on: tuple) -> tuple:
         return self.leased.get(on) or self.leased.get(REMOVED, (0, None, 0))
@@ -280,12 +283,12 @@ class WorkModel(Model):
         self.intake.owe("dead-letter", row["identity"], now)
 
     def _open(self, row: dict, worker: str | None, now: int, ended: int | None, result: str) -> None:
-        told = {"fence": row["fence"], "worker": worker, "started_at": now, "ended_at": ended}
-        self.history_of[row["work"]].append(told | {"result": result, "error": None, "detail": None})
+        attempt = {"fence": row["fence"], "worker": worker, "started_at": now, "ended_at": ended}
+        self.history_of[row["work"]].append(attempt | {"result": result, "error": None, "detail": None})
 
     def _close(self, row: dict, result: str, now: int, error=None, detail=None) -> None:
-        told = {"ended_at": now, "result": result, "error": error, "detail": detail}
-        self.history_of[row["work"]][-1].update(told)
+        ending = {"ended_at": now, "result": result, "error": error, "detail": detail}
+        self.history_of[row["work"]][-1].update(ending)
 
     def _gone(self, receipts: list[dict]) -> None:
         """Delete work on compacted or erased items, and the effects on erased ones."""

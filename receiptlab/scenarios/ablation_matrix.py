@@ -57,8 +57,8 @@ def named_by(case: Case, guards: list[Guard]) -> set[Guard]:
         expect = call.expect or {}
         if expect.get("outcome") in ("refused", "replayed"):
             reason = expect.get("reason", "replay").replace("-", "_")
-            told = [f"{reason}_{field}" for field in expect.get("fields", ())]
-            named |= {(call.call, name) for name in (reason, f"{call.call}_{reason}", *told)} & set(guards)
+            reasons = [f"{reason}_{field}" for field in expect.get("fields", ())]
+            named |= {(call.call, name) for name in (reason, f"{call.call}_{reason}", *reasons)} & set(guards)
     return named
 
 

@@ -145,9 +145,9 @@ class CopyExperiment(Experiment):
     ) -> Step:
         """Send the pending messages of one file. `receive` replaces the receiver. The step is refused when a
         message was refused, unknown when an attempt failed, and failed when nothing reached the receiver."""
-        told = {key: more.pop(key) for key in ("keyed", "look_up", "max_attempts") if key in more}
+        options = {key: more.pop(key) for key in ("keyed", "look_up", "max_attempts") if key in more}
         to = receive or to_file(party.relay, self.receiver, now)
-        sent = party.relay.send(to, 10, now, **told)
+        sent = party.relay.send(to, 10, now, **options)
         word, reason = "accepted", ""
         tried = party.relay.delayed() + party.relay.reconciliation()
         if sent.stopped:

@@ -65,9 +65,9 @@ def before_the_intake_batch() -> Run:
     return lab.run
 
 
-def source_not_told() -> Run:
+def source_not_acknowledged() -> Run:
     """A consumer dies after its batch and before it acknowledges the source (C-2)."""
-    lab = _lab("source-not-told", "intake batch committed, source not acknowledged", "C-2")
+    lab = _lab("source-not-acknowledged", "intake batch committed, source not acknowledged", "C-2")
     lab.die("consumer", "deliver", DELIVERY | {"now": 100}, "after_commit", [1, 0, 0, 0, 0, 1])
     deliver(lab, 110, "redelivered", [1, 0, 0, 0, 0, 1])
     return lab.run
@@ -108,8 +108,8 @@ def work_done_and_not_sent() -> Run:
     call = CLAIM | {"reference": "result of worker-a", "now": 200}
     with Child(Work, lab.path, "complete", call) as child:
         child.expect("READY").kill()
-    told = {"fault": "killed", "note": "killed before the call", "expect": {"outcome": "unknown"}}
-    lab.note("worker-a", "complete", 200, Outcome("unknown", "killed"), **told)
+    facts = {"fault": "killed", "note": "killed before the call", "expect": {"outcome": "unknown"}}
+    lab.note("worker-a", "complete", 200, Outcome("unknown", "killed"), **facts)
     take(lab, "worker-b", 1_100, {"works": [1], "fences": [2], "attempts": [2]})
     complete(lab, "worker-b", 1_200, 2, DONE | {"counts": [0, 1, 0, 2, 1, 2]})
     look(lab, state="done", history=["expired", "done"])
@@ -139,9 +139,9 @@ def completed_and_not_drained() -> Run:
     call = CLAIM | {"reference": "result of worker-a", "now": 200}
     lab.die("worker-a", "complete", call, "after_commit", [0, 1, 0, 1, 1, 2])
     pending = lab.store.read("SELECT id, topic FROM outbox ORDER BY id")
-    told = {"pending": [f"{number} {topic}" for number, topic in pending]}
+    facts = {"pending": [f"{number} {topic}" for number, topic in pending]}
     expect = {"outcome": "read", "answer": {"pending": ["1 delivery", "2 done"]}}
-    lab.note("relay", "read the outbox", None, Outcome("read", answer=told), expect=expect)
+    lab.note("relay", "read the outbox", None, Outcome("read", answer=facts), expect=expect)
     deliver(lab, 300, "redelivered", [0, 1, 0, 1, 1, 2])
     take(lab, "worker-b", 5_000, {"works": []})
     complete(lab, "worker-a", 5_100, 1, AGAIN | {"counts": [0, 1, 0, 1, 1, 2]})
@@ -158,8 +158,8 @@ def zombie() -> Run:
     with Child(Work, lab.path, "complete", call) as child:
         child.expect("READY")
         take(lab, "worker-b", 1_100, {"works": [1], "fences": [2], "attempts": [2]})
-        told = child.go().expect("CALLING").outcome()
-    outcome = Outcome(told["word"], told["reason"], tuple(told["fields"]))
+        facts = child.go().expect("CALLING").outcome()
+    outcome = Outcome(facts["word"], facts["reason"], tuple(facts["fields"]))
     lost = LOST | {"fields": ["fence"], "counts": [1, 0, 0, 2, 0, 1]}
     note = "its clock still says 200"
     lab.note("worker-a", "complete", 200, outcome, expect=lost, note=note)
@@ -200,7 +200,7 @@ def _chunk(lab: Experiment, who: str, call: dict, answer: dict, counts: list[int
 
 SCENARIOS = (
     before_the_intake_batch,
-    source_not_told,
+    source_not_acknowledged,
     during_the_intake_batch,
     after_a_reservation,
     work_done_and_not_sent,
@@ -232,5 +232,5 @@ def _row(run: Run) -> dict[str, object]:
 
 def counted(run: Run, step: Step) -> str:
     """What the file holds after a step, in words. Zero counts are left out."""
-    told = [f"{count} {name}" for name, count in zip(run.count_names, step.counts, strict=True) if count]
-    return ", ".join(told) or "nothing"
+    facts = [f"{count} {name}" for name, count in zip(run.count_names, step.counts, strict=True) if count]
+    return ", ".join(facts) or "nothing"

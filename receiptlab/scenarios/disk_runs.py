@@ -42,19 +42,19 @@ def power_cut_with_fewer_syncs() -> Run:
     rows = powercut.run("small", settings=powercut.BREAKS, of=owner_workload())
     title = "the power is cut at every point, with fewer syncs"
 
-    told = [row | {"loses": row["lost"] > 0, "damages": row["damaged"] > 0} for row in rows]
+    marked = [row | {"loses": row["lost"] > 0, "damages": row["damaged"] > 0} for row in rows]
 
     def wanted(row: Mapping) -> dict:
         return {"loses": True, "damages": "OFF" in row["setting"], "back": 0}
 
-    return _recorded("power-cut-with-fewer-syncs", title, "H-4", "breaks", told, wanted)
+    return _recorded("power-cut-with-fewer-syncs", title, "H-4", "breaks", marked, wanted)
 
 
 def disk_that_fails() -> Run:
     """Each write, sync, truncate and open of an owner's workload fails, once and then for good (H-5)."""
     rows = diskfault.run("small", of=owner_workload())
-    told = {"violations": 0}
-    return _recorded("disk-that-fails", "each disk operation fails", "H-5", "holds", rows, lambda row: told)
+    none = {"violations": 0}
+    return _recorded("disk-that-fails", "each disk operation fails", "H-5", "holds", rows, lambda row: none)
 
 
 SCENARIOS = (power_cut_with_every_sync, power_cut_with_fewer_syncs, disk_that_fails)

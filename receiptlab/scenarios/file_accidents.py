@@ -55,8 +55,8 @@ def one_process() -> Run:
         done = subprocess.run(
             [sys.executable, "-c", _FORK, str(path)], capture_output=True, text=True, timeout=60, check=False
         )
-        for call, told in zip(("write", "read", "again", "open"), done.stdout.splitlines(), strict=True):
-            _note(record, f"{call} in a forked child", Outcome(*told.split()), "failed other-process")
+        for call, line in zip(("write", "read", "again", "open"), done.stdout.splitlines(), strict=True):
+            _note(record, f"{call} in a forked child", Outcome(*line.split()), "failed other-process")
         with Store.open(path) as store:
             rows = store.read("SELECT count(*) FROM boundary")[0][0]
         _note(record, "count the rows", Outcome("read", str(rows)), "read 0")

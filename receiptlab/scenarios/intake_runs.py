@@ -52,10 +52,13 @@ def crash_before_the_batch() -> Run:
     return lab.run
 
 
-def crash_before_the_source_is_told() -> Run:
+def crash_before_the_source_is_acknowledged() -> Run:
     """The batch is committed, and the process dies before it acknowledges the source (C-2)."""
     lab = Experiment(
-        Intake, "a process dies after its batch", name="crash-before-the-source-is-told", clauses="C-2"
+        Intake,
+        "a process dies after its batch",
+        name="crash-before-the-source-is-acknowledged",
+        clauses="C-2",
     )
     _die(lab, "after_commit", 100, [1, 1, 1])
     _again(lab, 110, "accepted", "redelivered", [1, 1, 1])
@@ -299,6 +302,6 @@ SCENARIOS = (
     volatile_fields,
     guessable_key,
     crash_before_the_batch,
-    crash_before_the_source_is_told,
+    crash_before_the_source_is_acknowledged,
     crash_during_the_batch,
 )

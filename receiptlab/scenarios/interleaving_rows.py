@@ -75,13 +75,13 @@ def rows(experiments: Iterable[Race]) -> list[dict[str, object]]:
             for interleaving in found.interleavings
             if interleaving.verdict != SERIALIZABLE
         ]
-        told = {
+        facts = {
             "experiment": found.name,
             "contract": found.contract,
             "interleavings": len(found.interleavings),
         }
         table.append(
-            told | found.classes | {"first that is not serializable": harmful[0] if harmful else "–"}
+            facts | found.classes | {"first that is not serializable": harmful[0] if harmful else "–"}
         )
     return table
 

@@ -154,18 +154,18 @@ def restore(without: Callable | None = None) -> Run:
     name = f"restore-without-{without.__name__.replace('_', '-')}" if without else "restore-procedure"
     title = f"a restore without: {without.__name__.replace('_', ' ')}" if without else "a complete restore"
     world = CopyExperiment(title, name, broken or "S-4 S-5 S-7 S-8", "breaks" if without else "holds")
-    return _told(world, [part for part in STORY if part is not without], broken)
+    return _played(world, [part for part in STORY if part is not without], broken)
 
 
 def restored(steps: Sequence[Callable], story: Sequence[Callable] = STORY) -> Run:
     """A story with these steps of the procedure in this order."""
     steps = iter(steps)
     story = [next(steps, None) if part in PROCEDURE else part for part in story]
-    world = CopyExperiment("a restore with chosen steps", "restore-as-told", "S-4 S-5 S-7 S-8")
-    return _told(world, [part for part in story if part], "")
+    world = CopyExperiment("a restore with chosen steps", "restore-as-chosen", "S-4 S-5 S-7 S-8")
+    return _played(world, [part for part in story if part], "")
 
 
-def _told(world: CopyExperiment, story: Iterable[Callable], broken: str) -> Run:
+def _played(world: CopyExperiment, story: Iterable[Callable], broken: str) -> Run:
     for part in story:
         if part in PROCEDURE[:3]:
             world.note(
@@ -204,6 +204,6 @@ def ablation() -> list[dict[str, str]]:
     rows = []
     for step in PROCEDURE:
         kept = restore(step).last.answer
-        told = {clause: "kept" if held else "‼ broken" for clause, held in kept.items()}
-        rows.append({"left out": step.__name__.replace("_", " ")} | told)
+        marks = {clause: "kept" if held else "‼ broken" for clause, held in kept.items()}
+        rows.append({"left out": step.__name__.replace("_", " ")} | marks)
     return rows

@@ -83,8 +83,8 @@ def _in_order(lab: Experiment, first: tuple[str, dict], second: tuple[str, dict]
         holder.expect("READY").go().expect("CALLING").expect("AT before_commit")
         waiter.expect("READY").go().expect("CALLING")
         holder.go()
-        told = [holder.outcome(), waiter.outcome()]
-    return tuple(Outcome(t["word"], t["reason"], tuple(t["fields"]), answer=t["answer"]) for t in told)
+        ended = [holder.outcome(), waiter.outcome()]
+    return tuple(Outcome(t["word"], t["reason"], tuple(t["fields"]), answer=t["answer"]) for t in ended)
 
 
 def execute_before_close() -> Run:

@@ -24,30 +24,30 @@ def states(rows: Iterable[Mapping]) -> Picture:
 
     `rows` are those of `faults.disk.power_cut.run`.
     """
-    told = _by_setting(rows)
-    names = list(told)
+    counted = _by_setting(rows)
+    names = list(counted)
     with settings():
         figure = Figure(figsize=(7.9, 0.2 + 0.62 * len(names)))
         height = 1 - 0.1 / (0.2 + 0.62 * len(names))
         axes = figure.add_axes((0.24, 0.02, 0.73, height))
         for y, name in enumerate(names):
-            _bar(axes, y, told[name])
+            _bar(axes, y, counted[name])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(0, 1)
         axes.set_yticks(range(len(names)), [name.replace(", checkpoint", ",\ncheckpoint") for name in names])
         axes.set_xticks([])
         axes.tick_params(length=0)
         axes.spines[["left", "bottom"]].set_visible(False)
-        return picture(figure, "; ".join(f"{name}: {_sentence(told[name])}" for name in names))
+        return picture(figure, "; ".join(f"{name}: {_sentence(counted[name])}" for name in names))
 
 
 def _by_setting(rows: Iterable[Mapping]) -> dict[str, dict[str, int]]:
-    told: dict[str, dict[str, int]] = {}
+    counted: dict[str, dict[str, int]] = {}
     for row in rows:
-        counts = told.setdefault(row["setting"], dict.fromkeys(_WORDS, 0))
+        counts = counted.setdefault(row["setting"], dict.fromkeys(_WORDS, 0))
         for word in _WORDS:
             counts[word] += row[word]
-    return told
+    return counted
 
 
 def _bar(axes, y: int, counts: Mapping[str, int]) -> None:

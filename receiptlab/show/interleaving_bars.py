@@ -77,5 +77,5 @@ def _bar(axes, y: int, row: Mapping[str, object]) -> None:
 
 
 def _words(row: Mapping[str, object]) -> str:
-    told = ", ".join(f"{row[verdict]} {verdict}" for verdict in _COLOURS if row[verdict])
-    return f"{row['experiment']}: {told}"
+    counted = ", ".join(f"{row[verdict]} {verdict}" for verdict in _COLOURS if row[verdict])
+    return f"{row['experiment']}: {counted}"

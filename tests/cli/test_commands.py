@@ -206,7 +206,7 @@ def test_a_signal_stops_it_without_a_traceback_and_removes_temporary_folders(tmp
     )
     with subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True) as child:
         signal.signal(signal.SIGINT, before)
-        while child.poll() is None and not list(folder.iterdir()):
+        while child.poll() is None and not list(folder.glob("*/receipts.db")):
             time.sleep(0.05)
         child.send_signal(number)
         assert child.wait(60) == 128 + number

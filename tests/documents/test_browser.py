@@ -140,7 +140,7 @@ def found(reader, lab, monkeypatch: pytest.MonkeyPatch):
     return found
 
 
-def test_what_is_broken_in_a_notebook_is_told(found):
+def test_what_is_broken_in_a_notebook_is_reported(found):
     cells = [code(source, place, *outputs) for place, (source, outputs, _) in enumerate(BROKEN, 1)]
     told = [f"cell {place}: {line}" for place, (*_, lines) in enumerate(BROKEN, 1) for line in lines]
     shown = found("broken", *cells)
@@ -154,7 +154,7 @@ def test_what_is_broken_in_a_notebook_is_told(found):
     ]
 
 
-def test_a_walk_that_is_not_as_it_should_be_is_told(found):
+def test_a_walk_that_is_not_as_it_should_be_is_reported(found):
     stored = shown("text/html", "<svg></svg>")
     calls = [
         ("HTML(PAGE)  # show.steps(a good one)", stored),
@@ -206,7 +206,7 @@ def test_the_handout_is_one_sheet_of_paper(phone, built: Path):
         assert browser.pages_of_pdf(printed) <= 2, f"{paper}, printed on both sides"
 
 
-def test_what_is_broken_in_a_page_is_told(phone, tmp_path: Path):
+def test_what_is_broken_in_a_page_is_reported(phone, tmp_path: Path):
     path = tmp_path / "broken.html"
     path.write_text(
         "<!DOCTYPE html><p style='width: 400px; margin: 0'>wide</p><img src=nowhere.png>"

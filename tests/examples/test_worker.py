@@ -176,7 +176,7 @@ def test_what_fails_is_tried_again_and_dies_after_its_attempts(store, clock):
 
     told = []
     add(store, "a")
-    tally = made(store, clock, fail, tell=told.append).run("drained")
+    tally = made(store, clock, fail, report=told.append).run("drained")
     assert (tally.failed, states(store)) == (3, {"dead": 1})
     assert rows(store, "DISTINCT error, detail FROM attempt") == [("nowonder", "é" * 1_024)]
     assert told == [f"work 1, attempt {number}: nowonder; it will be tried again" for number in (1, 2)] + [
@@ -265,7 +265,7 @@ def test_who_lost_his_claim_saves_nothing(store, clock, beaten):
         return "first"
 
     add(store, "a")
-    tally = made(store, clock, slow, tell=told.append).run("drained")
+    tally = made(store, clock, slow, report=told.append).run("drained")
     assert (tally.done, tally.lost, other.tally.done, bool(went_on)) == (0, 1, 1, not beaten)
     assert rows(store, "output FROM result") == [("second",)]
     assert rows(store, "count(*) FROM outbox WHERE topic = 'done'") == [(1,)]
@@ -318,7 +318,7 @@ def test_what_was_erased_as_soon_as_it_was_reserved_is_not_worked_on(store, cloc
     told, worked = [], []
     add(store, "a")
     store.failpoint = erase
-    made(store, clock, lambda item, beat: worked.append(item), tell=told.append).run("drained")
+    made(store, clock, lambda item, beat: worked.append(item), report=told.append).run("drained")
     assert told == [
         "work 1, attempt 1: not-found: the receipt was erased, or compacted, and its work is gone; "
         "nothing of this attempt was saved"
@@ -326,13 +326,13 @@ def test_what_was_erased_as_soon_as_it_was_reserved_is_not_worked_on(store, cloc
     assert not worked
 
 
-def test_an_item_that_is_spent_is_buried_and_told(store, clock):
+def test_an_item_that_is_spent_is_buried_and_reported(store, clock):
     add(store, "a")
     for _ in range(POLICY.max_attempts):
         assert Work(store).next("inbox", "p", "dies", 1, 1_000, 99, clock.now).claims
         clock.now += 1_000
     told = []
-    tally = made(store, clock, tell=told.append).run("drained")
+    tally = made(store, clock, report=told.append).run("drained")
     assert (tally.dead_letters, states(store)) == (1, {"dead": 1})
     assert told == ["work 1: its last claim expired; after 3 attempts it is a dead letter now"]
 
@@ -364,7 +364,7 @@ def test_draining_waits_no_longer_than_it_may_and_says_for_what(store, clock, at
     told = []
     add(store, "a", "b")
     Work(store).next("inbox", "p", "ahead", 1, 10_000, 3, 3_600_000)
-    one = made(store, clock, tell=told.append)
+    one = made(store, clock, report=told.append)
     assert one.run("drained", at_most).done == 1
     assert (clock.now, one.gave_up, one.left()) == (1_000 + at_most, True, 1)
     rest = "1 not finished, none can be claimed now; the first is due in "
@@ -383,7 +383,7 @@ def test_draining_a_queue_that_another_worker_holds_says_so(store, clock):
     told = []
     add(store, "a")
     Work(store).acquire("inbox", "p", "died", clock.now)
-    assert made(store, clock, tell=told.append).run("drained", LEASE_MS).done == 1
+    assert made(store, clock, report=told.append).run("drained", LEASE_MS).done == 1
     assert told == ["waiting: 1 not finished, none can be claimed now; another worker holds the queue"]
 
 
@@ -449,7 +449,7 @@ def test_a_file_that_stays_locked_costs_the_claim_and_not_the_worker(store, cloc
             held.enter_context(other.write())
             return "out"
 
-        assert made(store, clock, take, tell=told.append).step()
+        assert made(store, clock, take, report=told.append).step()
     assert "could not be finished (SQLITE_BUSY" in told[0]
     assert states(store) == {"claimed": 1}
 

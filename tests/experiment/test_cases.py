@@ -233,7 +233,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
         read_case(tmp_path)
 
 
-def test_an_unknown_case_is_told(tmp_path):
+def test_an_unknown_case_is_reported(tmp_path):
     with pytest.raises(CaseError, match="there is no case O-99"):
         load("O-99")
 

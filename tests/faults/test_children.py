@@ -72,7 +72,7 @@ def test_a_hung_child_is_ended_and_named(path):
     assert counts(path) == (0, 0, 0)
 
 
-def test_a_child_that_somebody_else_kills_is_told(path):
+def test_a_child_that_somebody_else_kills_is_reported(path):
     with Child(Retention, path, "execute", CALL) as child:
         child.expect("READY")
         os.kill(child._process.pid, signal.SIGTERM)
@@ -100,7 +100,7 @@ def test_a_child_that_says_something_else_is_not_waited_for(path):
     assert child._process.stdin.closed and child._process.stdout.closed and child._printed.closed
 
 
-def test_a_child_that_does_not_die_at_its_point_is_told(path):
+def test_a_child_that_does_not_die_at_its_point_is_reported(path):
     with Child(Retention, path, "execute", CALL, die_at="after_commit") as child:
         child.die_code = 99
         with pytest.raises(ChildFailed, match="it should die with exit code 99; it ended with exit code 44"):

@@ -43,7 +43,7 @@ def test_added_changed_and_removed_rows_are_told_apart(db):
     assert rows.changes({"": db}) == ()
 
 
-def test_a_value_that_went_away_is_told(db):
+def test_a_value_that_went_away_is_reported(db):
     rows = Rows()
     db.execute("INSERT INTO kept VALUES (1, 'one', NULL)")
     rows.changes({"": db})
