@@ -60,6 +60,7 @@ class Experiment:
         detailed: bool = True,
         **constants: object,
     ) -> None:
+        _check(contract, constants)
         self.contract, self.constants, self.detailed = contract, constants, detailed
         self.record = Recorder(
             title,
@@ -74,6 +75,9 @@ class Experiment:
         self._fault = ""
         self._struck = False
 
+    def __repr__(self) -> str:
+        return f"<experiment {self.record.head['title']!r}, {len(self.record.steps)} steps>"
+
     def __enter__(self) -> Experiment:
         return self
 
@@ -84,6 +88,8 @@ class Experiment:
 
     def actors(self, *names: str) -> tuple[Actor, ...]:
         """One actor for each name. Each has its own connection to the file."""
+        if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise ValueError(f"give each actor its own name, as a text; not {', '.join(map(repr, names))}")
         return tuple(Actor(self, name) for name in names)
 
     def call(
@@ -103,6 +109,8 @@ class Experiment:
         as in a case file. `anomaly` names the damage that a counterexample shows here, in a word.
         """
         fault = fault or self._fault
+        if fault and ":" not in fault and fault not in _failpoints(self.contract):
+            raise ValueError(f"{self.contract.__name__} has no failpoint {fault!r}")
         outcome = self.sandbox.attempt(actor, call, arguments, fault)
         facts = {"fault": fault, "expect": expect, "anomaly": anomaly, "note": note, "args": arguments}
         self.note(actor, call, arguments.get("now"), outcome, **facts)
@@ -173,8 +181,7 @@ class Experiment:
     def crash(self, failpoint: str) -> contextlib.AbstractContextManager[None]:
         """The call ends at this failpoint, such as "after receipt" or "before commit"."""
         name = failpoint.replace(" ", "_")
-        named = (point for call in self.contract.calls() for point in failpoints_of(self.contract, call))
-        known = dict.fromkeys((*named, *FAILPOINTS))
+        known = _failpoints(self.contract)
         if name not in known:
             names = ", ".join(point.replace("_", " ") for point in known)
             raise ValueError(f"{self.contract.__name__} has no failpoint {failpoint!r}; it has {names}")
@@ -191,6 +198,8 @@ class Experiment:
 
     @contextlib.contextmanager
     def _striking(self, fault: str) -> Iterator[None]:
+        if self._fault:
+            raise ValueError(f"one fault at a time: {self._fault} is set already, and {fault} is another")
         self._fault, self._struck = fault, False
         try:
             yield
@@ -341,6 +350,8 @@ class Actor:
         for record in given:
             known |= _fields(call, record)
         for text, digest in DIGESTS.items():
+            if text in named and digest in named and text not in wanted:
+                raise TypeError(f"{call}: give {text} or {digest}, not both")
             for words in (known, named):
                 if text in words and text not in wanted and digest in wanted:
                     said = str(words.pop(text))
@@ -358,7 +369,26 @@ class Actor:
         return {name: named[name] if name in named else known[name] for name in wanted}
 
 
+def _check(contract: object, constants: Mapping) -> None:
+    """Raise TypeError for what is no contract, and for a constant that none of its calls has."""
+    if not (inspect.isclass(contract) and issubclass(contract, Contract)):
+        raise TypeError(f"an experiment needs a contract's class first, such as Owner; not {contract!r}")
+    calls = known_calls(contract).values()
+    known = {*DIGESTS, *(name for call in calls for name in inspect.signature(call).parameters)}
+    if unknown := [name for name in constants if name not in known]:
+        raise TypeError(f"no call of {contract.__name__} has an argument {', '.join(unknown)}")
+
+
+def _failpoints(contract: type[Contract]) -> dict[str, None]:
+    named = (point for call in contract.calls() for point in failpoints_of(contract, call))
+    return dict.fromkeys((*named, *FAILPOINTS))
+
+
 def _fields(call: str, record: object) -> dict[str, object]:
+    if isinstance(record, Outcome):
+        raise TypeError(
+            f"{call}: the earlier call gave no answer to go on with, because it ended as {record}"
+        )
     if isinstance(record, Mapping):
         return dict(record)
     if hasattr(record, "_asdict"):

@@ -59,7 +59,9 @@ class _Diagram:
     """The layout of one run, and how its parts are drawn."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.pen = run, Pen()
+        self.pen = Pen()
+        steps = tuple(step if type(step.now) is int else replace(step, now=None) for step in run.steps)
+        run = self.run = replace(run, steps=steps)  # a wrong argument may be no time at all
         self.given, self.steps = words.given(run)
         self.files = words.files(run)
         first = {step.actor: None for step in self.steps if step.call != "reopen"}

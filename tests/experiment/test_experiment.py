@@ -1,6 +1,7 @@
 """Experiments: calls by actors, what fills in their arguments, faults, and the case of the same title."""
 
 import gc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from receiptlab.experiment.experiment import Experiment, NothingStruck
 from receiptlab.experiment.library import load, own_cases
 from receiptlab.faults.ablation import without
 from receiptlab.faults.processes.children import environment
+from receiptlab.outcomes import Outcome
 from receiptlab.values import sha256
 
 MUG = {"scope": "shop", "work": "order-17"}
@@ -80,6 +82,14 @@ def test_an_earlier_claim_never_lends_its_holder(lab, claimed):
         ),
         (lambda a: a.claim("shop", now=1, until=2), r"claim: give arguments by name, .* not 'shop'"),
         (lambda a: a.claim(WorkLease, now=1, until=2), r"claim: give arguments by name, "),
+        (
+            lambda a: a.accept(Outcome("refused", "busy", message="busy: held"), key="k", now=1),
+            r"accept: an earlier call has no answer to pass on, because it ended as <refused: busy: held>",
+        ),
+        (
+            lambda a: a.accept(MUG, key="k", fence=1, result="x", result_digest="0" * 64, now=1),
+            r"accept: give result or result_digest, not both",
+        ),
     ],
 )
 def test_a_call_that_is_written_wrongly_is_an_error_of_the_cell(lab, call, message):
@@ -88,6 +98,42 @@ def test_a_call_that_is_written_wrongly_is_an_error_of_the_cell(lab, call, messa
     with pytest.raises((AttributeError, TypeError), match=message):
         call(a)
     assert len(lab.run.steps) == steps
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Experiment("Owner", "t"), "needs a contract's class first, such as Owner; not 'Owner'"),
+        (lambda: Experiment(Owner, "t", scoop="shop"), "no call of Owner has an argument scoop"),
+        (
+            lambda: Experiment(Owner, "t").actors("a", "a"),
+            "give each actor its own name, as a text; not 'a', 'a'",
+        ),
+        (lambda: Experiment(Owner, "t").actors(["a", "b"]), "as a text; not ['a', 'b']"),
+        (lambda: Experiment(Owner, "t").call("a", "get", {}, fault="zzz"), "Owner has no failpoint 'zzz'"),
+    ],
+)
+def test_an_experiment_that_is_set_up_wrongly_is_an_error_of_the_cell(make, message):
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        make()
+
+
+def test_an_experiment_shows_its_title_and_draws_a_time_that_is_none():
+    lab = Experiment(Owner, "a wrong time", scope="s", work="w", revision=1, epoch=1, policy="p")
+    [a] = lab.actors("a")
+    a.add(now=0)
+    assert a.claim(now="1", until=2).word == "invalid"
+    assert repr(lab) == "<experiment 'a wrong time', 2 steps>"
+    assert "invalid argument: now" in lab.timeline().svg
+
+
+def test_faults_are_not_nested(lab):
+    with (
+        pytest.raises(ValueError, match="one fault at a time"),
+        lab.answer_lost(),
+        lab.crash("after receipt"),
+    ):
+        pass
 
 
 def test_an_actor_knows_its_calls_and_their_help():
