@@ -386,9 +386,7 @@ def _failpoints(contract: type[Contract]) -> dict[str, None]:
 
 def _fields(call: str, record: object) -> dict[str, object]:
     if isinstance(record, Outcome):
-        raise TypeError(
-            f"{call}: the earlier call gave no answer to go on with, because it ended as {record}"
-        )
+        raise TypeError(f"{call}: an earlier call has no answer to pass on, because it ended as {record}")
     if isinstance(record, Mapping):
         return dict(record)
     if hasattr(record, "_asdict"):
